@@ -1,0 +1,62 @@
+// The cache directory: <dir>/<2 digits of body>/<body>/<compiler>.xqa, all created 0700/0600.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/file.h"
+#include "cache/entry.h"
+
+namespace xqajit::cache {
+
+struct StoreOrigin {
+    std::string path;   // as named
+    std::string origin; // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
+};
+// Which directory the settings name; UNAVAILABLE if neither the variable nor XDG_CACHE_HOME nor HOME gives one.
+Result<StoreOrigin> default_store(std::string const& cache_dir_setting);
+
+struct StoreState {
+    std::string effective_path;  // the uid-N subdirectory where the named one is shared
+    bool usable = false;         // entries are read
+    bool writable = false;
+    std::string reason;          // why not, or why the subdirectory
+};
+
+struct ListedEntry {
+    CacheKey key;
+    std::string path;
+    std::uint64_t bytes = 0;
+    Status status;        // of reading and checking it
+    std::string metadata; // JSON; empty if corrupt
+    bool is_ptx = false;
+};
+
+// Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in state(); never an error of a launch.
+class DiskStore {
+public:
+    static std::shared_ptr<DiskStore> open(StoreOrigin const& origin);
+
+    // nullopt: a miss. A bad entry is moved to quarantine/, counted, logged once, and is a miss.
+    std::optional<Entry> load(CacheKey const& key);
+    // Entries of any compiler for this body, best first (highest nvrtc version, then latest created, both from metadata).
+    std::vector<Entry> load_any_compiler(Digest const& body);
+    Status store(Entry const& entry);
+
+    std::vector<ListedEntry> list() const;  // sorted by key; checks each
+    StoreState const& state() const { return state_; }
+    StoreOrigin const& origin() const { return origin_; }
+    std::uint64_t quarantined() const { return quarantined_; }
+
+private:
+    DiskStore() = default;
+    StoreOrigin origin_;
+    StoreState state_;
+    UniqueFd directory_;
+    std::atomic<std::uint64_t> quarantined_{0};
+};
+
+} // namespace xqajit::cache

@@ -1,0 +1,260 @@
+/* xqajit: decode-attention kernels compiled at run time. C interface.
+ *
+ * Rules that hold for every function:
+ *  - Returns an xqajit_status; XQAJIT_OK is 0. xqajit_last_error() then gives the text of this thread's last failure: it
+ *    names the field, the value and the accepted range. No exception and no abort crosses this interface.
+ *  - A handle may be used by any number of threads at once. Destroy it when no call is in flight.
+ *  - A struct's first member is struct_size: set it to sizeof(the struct) and the rest to zero (XQAJIT_*_INIT does both).
+ *    Zero means "default" or "off" for every field unless its comment says "required".
+ *  - Strides are in elements, lengths in tokens, sizes in bytes, scores in natural-log units. Device pointers are void const*
+ *    of the context that the stream belongs to.
+ *  - Text handed out by a function (char**) is freed with xqajit_free().
+ */
+#ifndef XQAJIT_H
+#define XQAJIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define XQAJIT_API __attribute__((visibility("default")))
+#else
+#define XQAJIT_API
+#endif
+
+#define XQAJIT_VERSION_MAJOR 0
+#define XQAJIT_VERSION_MINOR 1
+#define XQAJIT_VERSION_PATCH 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The driver API's stream handle, so that this header needs no CUDA header. NULL is the default stream. */
+typedef struct CUstream_st* xqajit_stream;
+
+typedef struct xqajit_service xqajit_service; /* opaque */
+
+typedef enum xqajit_status {
+    XQAJIT_OK = 0,
+    XQAJIT_INVALID_ARGUMENT = 1, /* a field is out of its range; nothing was done */
+    XQAJIT_UNSUPPORTED = 2,      /* legal, but no kernel family admits it; the text names the rule */
+    XQAJIT_NOT_PREPARED = 3,     /* run() on a shape that is not loaded, while capturing or under XQAJIT_ON_MISS=refuse */
+    XQAJIT_COMPILE_FAILED = 4,   /* NVRTC refused, crashed or ran out of time; the text has its first error line */
+    XQAJIT_CACHE_CORRUPT = 5,    /* a cache entry failed its checks (verify, show); launches recompile instead */
+    XQAJIT_DRIVER_ERROR = 6,     /* the driver's error name and text */
+    XQAJIT_UNAVAILABLE = 7,      /* a library, a device or a directory that the call needs is missing; the text says which */
+    XQAJIT_OUT_OF_MEMORY = 8,
+    XQAJIT_INTERNAL = 9
+} xqajit_status;
+
+typedef enum xqajit_dtype {
+    XQAJIT_DTYPE_DEFAULT = 0, /* kv_dtype, out_dtype: as q_dtype */
+    XQAJIT_DTYPE_FP16 = 1,
+    XQAJIT_DTYPE_BF16 = 2,
+    XQAJIT_DTYPE_FP8_E4M3 = 3,
+    XQAJIT_DTYPE_INT8 = 4,
+    XQAJIT_DTYPE_NVFP4 = 5 /* refused by rule */
+} xqajit_dtype;
+
+typedef enum xqajit_spec_dec { XQAJIT_SPEC_DEC_NONE = 0, XQAJIT_SPEC_DEC_LINEAR = 1, XQAJIT_SPEC_DEC_TREE = 2 } xqajit_spec_dec;
+
+/* How 8-bit KV enters the arithmetic. */
+typedef enum xqajit_numeric {
+    XQAJIT_NUMERIC_DEFAULT = 0, /* exact16 */
+    XQAJIT_NUMERIC_EXACT16 = 1, /* converted to 16 bit or wider: the error of 16-bit math */
+    XQAJIT_NUMERIC_FP8 = 2      /* Q and P rounded to e4m3 as well */
+} xqajit_numeric;
+
+typedef enum xqajit_rope_style { XQAJIT_ROPE_NONE = 0, XQAJIT_ROPE_NEOX = 1, XQAJIT_ROPE_GPTJ = 2 } xqajit_rope_style;
+
+/* Applied by the caller before the call, except with input_kv. The last two are refused by rule. */
+typedef enum xqajit_position {
+    XQAJIT_POSITION_DEFAULT = 0, /* RoPE kinds, already applied */
+    XQAJIT_POSITION_LEARNED_ABSOLUTE = 1,
+    XQAJIT_POSITION_YARN = 2,
+    XQAJIT_POSITION_ALIBI = 3,
+    XQAJIT_POSITION_RELATIVE = 4
+} xqajit_position;
+
+/* How the KV of a request is divided over thread blocks. All three reduce in a fixed order. */
+typedef enum xqajit_division {
+    XQAJIT_DIVISION_DEFAULT = 0,  /* balanced where the family has it, else static */
+    XQAJIT_DIVISION_STATIC = 1,   /* one number of sub-sequences, from batch and max_len */
+    XQAJIT_DIVISION_BALANCED = 2, /* equal shares of all tiles, worked out on the device */
+    XQAJIT_DIVISION_INVARIANT = 3 /* fixed token edges: a request's bits depend on neither its neighbours nor max_len */
+} xqajit_division;
+
+/* One attention layer's shape and features. Thread-safe to share; never holds device pointers. */
+typedef struct xqajit_params {
+    uint32_t struct_size;
+    /* Part of the kernel's key. */
+    int32_t q_dtype;        /* required: FP16 or BF16 */
+    int32_t kv_dtype;       /* xqajit_dtype; FP16 and BF16 must equal q_dtype */
+    int32_t out_dtype;      /* xqajit_dtype: q_dtype or FP8_E4M3 */
+    int32_t numeric;        /* xqajit_numeric */
+    uint32_t num_q_heads;   /* required: a multiple of num_kv_heads, at most 128 times it */
+    uint32_t num_kv_heads;  /* required: 1 .. 4096 */
+    uint32_t head_dim;      /* required: 16 .. 256 in steps of 16; with mla: 576 */
+    uint32_t head_dim_v;    /* 0: head_dim; with mla: 512 */
+    uint32_t page_size;     /* tokens a page: 0 (contiguous), 8, 16, 32, 64, 128, 256, 512 or 1024 */
+    uint32_t beam_width;    /* 0: 1; 1 .. 8 */
+    int32_t spec_dec;       /* xqajit_spec_dec */
+    uint32_t q_len;         /* 0: 1; longest draft of a launch, 1 .. 64; more than 1 needs spec_dec */
+    int32_t mla;            /* 1: V is the first head_dim_v elements of the K row */
+    int32_t sinks;          /* 1: args.sinks is read */
+    int32_t lse;            /* 1: args.lse is written */
+    int32_t input_kv;       /* 1: the launch appends new K and V itself (rope_style, rotary_dim) */
+    int32_t rope_style;     /* xqajit_rope_style */
+    uint32_t rotary_dim;    /* 0: head_dim; a multiple of 16 */
+    int32_t skip_softmax;   /* 1: tiles far below the running maximum are skipped */
+    /* Values: only whether they are zero is part of the key. */
+    uint32_t sliding_window;            /* newest tokens visible, the current one included; 0: all */
+    float softcap;                      /* scores become cap * tanh(score / cap); 0: off */
+    float qk_scale;                     /* 0: 1 / sqrt(head_dim); required with mla */
+    float skip_softmax_threshold;       /* factor; divided by the length */
+    /* Run-time policy; not part of the key. */
+    int32_t division;       /* xqajit_division */
+    uint32_t nb_sub_seq;    /* 0: chosen; sub-sequences of each request under static division */
+    int32_t pdl;            /* 1: programmatic dependent launch where the arch has it */
+    /* What no kernel here computes: anything but zero is refused, each by a rule of its own. */
+    int32_t non_causal;
+    int32_t cross_attention;
+    int32_t position_shift;
+    uint32_t sink_tokens;
+    uint32_t chunked_attention;
+    int32_t position;       /* xqajit_position */
+} xqajit_params;
+
+#define XQAJIT_PARAMS_INIT {sizeof(xqajit_params)}
+
+/* One launch. Pointers are device pointers unless the comment says "host value". rows: the query rows of all requests, in
+ * request order; batch * q_len of them, or cu_q_len[batch]. */
+typedef struct xqajit_run_args {
+    uint32_t struct_size;
+    uint32_t batch;                 /* requests; 0 is a successful no-op */
+    uint32_t q_len;                 /* 0: 1; query rows of each request, or of the longest with cu_q_len; <= params.q_len */
+    uint32_t max_pages;             /* entries of a page-table row */
+    uint64_t max_len;               /* upper bound of seq_lens: sizes grid and workspace only; 0: what the pages or capacity hold */
+    uint64_t capacity;              /* contiguous KV and beam: tokens a sequence can hold */
+    const void* q;                  /* [rows, beam, num_q_heads, head_dim] */
+    void* out;                      /* [rows, beam, num_q_heads, head_dim_v] */
+    float* lse;                     /* [rows, beam, num_q_heads], natural log; null unless params.lse */
+    int64_t q_stride_row;           /* between consecutive (row, beam); 0: packed */
+    int64_t q_stride_head;          /* 0: packed */
+    int64_t out_stride_row;         /* between consecutive (row, beam); 0: packed */
+    int64_t out_stride_head;        /* 0: packed */
+    const void* k;                  /* pool; element (page, token, head) starts at page*stride_page + token*stride_token + head*stride_head */
+    const void* v;                  /* likewise; null with mla */
+    int64_t k_stride_page;          /* contiguous KV: between sequences */
+    int64_t k_stride_token;
+    int64_t k_stride_head;
+    int64_t v_stride_page;
+    int64_t v_stride_token;
+    int64_t v_stride_head;
+    const int32_t* page_table;      /* [batch * beam, max_pages]; null for contiguous KV */
+    const int32_t* v_page_table;    /* V's own table, same shape and stride; null: page_table serves both */
+    int64_t page_table_stride;      /* 0: max_pages */
+    const int32_t* seq_lens;        /* [batch]: tokens visible, the new ones included */
+    const int32_t* cu_q_len;        /* [batch + 1] for ragged drafts, or null */
+    const uint32_t* packed_mask;    /* [rows, mask_stride_row]: tree only */
+    int64_t mask_stride_row;        /* words; 0: ceil(q_len / 32) */
+    const float* sinks;             /* [num_q_heads] */
+    const int32_t* cache_indirection; /* [batch, beam, capacity]: beam > 1 only */
+    const int32_t* ctx_lens;        /* [batch]: beam > 1 only */
+    float k_scale;                  /* host value; 0: 1. 8-bit KV only */
+    float v_scale;                  /* host value; 0: 1. 8-bit KV only */
+    float out_scale_rcp;            /* host value; 0: 1. fp8 output only */
+    uint32_t reserved0;             /* zero */
+    const float* k_scale_ptr;       /* one float; wins over the host value */
+    const float* v_scale_ptr;
+    const float* out_scale_rcp_ptr;
+    void* workspace;                /* 256-byte aligned, initialised; null only if the launch needs none */
+    uint64_t workspace_size;        /* as given to xqajit_workspace_init */
+} xqajit_run_args;
+
+#define XQAJIT_RUN_ARGS_INIT {sizeof(xqajit_run_args)}
+
+typedef struct xqajit_stats {
+    uint32_t struct_size;
+    uint32_t reserved0;
+    uint64_t memory_hits;   /* prepare or run found the kernel loaded */
+    uint64_t disk_hits;
+    uint64_t compiles;
+    uint64_t compile_failures;
+    uint64_t quarantined;   /* entries set aside as corrupt */
+    uint64_t launches;
+    double compile_seconds;
+} xqajit_stats;
+
+#define XQAJIT_STATS_INIT {sizeof(xqajit_stats)}
+
+/* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. text is valid during the call only. */
+typedef void (*xqajit_log_fn)(void* user, int level, const char* text);
+/* done of total kernels; text describes the one just finished. Called from one thread at a time. */
+typedef void (*xqajit_progress_fn)(void* user, uint32_t done, uint32_t total, const char* text);
+
+typedef struct xqajit_prewarm_options {
+    uint32_t struct_size;
+    uint32_t jobs;                  /* worker processes; 0: as many as cores and memory allow */
+    const char* archs;              /* comma-separated, as "sm_90a,sm_80"; null: XQAJIT_ARCH, else the present GPUs */
+    xqajit_progress_fn progress;    /* may be null */
+    void* user;
+} xqajit_prewarm_options;
+
+#define XQAJIT_PREWARM_OPTIONS_INIT {sizeof(xqajit_prewarm_options)}
+
+/* "0.1.0" */
+XQAJIT_API const char* xqajit_version(void);
+XQAJIT_API const char* xqajit_status_name(xqajit_status status);
+/* Text of this thread's last failure, "" if none. Valid until this thread's next call. */
+XQAJIT_API const char* xqajit_last_error(void);
+XQAJIT_API void xqajit_free(char* text);
+
+/* Replaces the log's sink for the whole process; null restores standard error. Not to be called while other calls run. */
+XQAJIT_API void xqajit_set_log(xqajit_log_fn log, void* user);
+
+/* Reads the settings from the environment. cache_dir: null takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
+XQAJIT_API xqajit_status xqajit_create(const char* cache_dir, xqajit_service** service);
+XQAJIT_API void xqajit_destroy(xqajit_service* service); /* null: nothing. Unloads modules. */
+
+/* Finds or compiles the kernel and loads it into the calling thread's current context. Blocks; idempotent. */
+XQAJIT_API xqajit_status xqajit_prepare(xqajit_service* service, const xqajit_params* params);
+/* Exact bytes that any launch of this shape with batch <= max_batch and max_len <= max_len can need on the current context's
+ * device. 0 where no launch needs one. */
+XQAJIT_API xqajit_status xqajit_workspace_size(xqajit_service* service, const xqajit_params* params, uint32_t max_batch, uint64_t max_len,
+                                               uint64_t* bytes);
+/* Zeroes the counters on the stream and remembers (context, workspace, bytes). Once per workspace, and again after a foreign
+ * write or a killed launch. One workspace serves one stream at a time. */
+XQAJIT_API xqajit_status xqajit_workspace_init(xqajit_service* service, void* workspace, uint64_t bytes, xqajit_stream stream);
+/* Forgets it: call before the memory is freed. */
+XQAJIT_API xqajit_status xqajit_workspace_release(xqajit_service* service, void* workspace);
+/* Launches on the stream (its context is made current for the call). A prepared run allocates, compiles and synchronises
+ * nothing. While the stream is capturing, an unprepared shape is refused (NOT_PREPARED) and the capture stays valid. */
+XQAJIT_API xqajit_status xqajit_run(xqajit_service* service, const xqajit_params* params, const xqajit_run_args* args, xqajit_stream stream);
+
+/* OK if some family admits the shape on arch ("sm_90a"; null: XQAJIT_ARCH, else the current context's), UNSUPPORTED with the
+ * rules otherwise. Needs no GPU when arch is given. */
+XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, const xqajit_params* params, const char* arch);
+
+/* Documents in JSON, each with a "schema" member. None needs a GPU when arch is given. */
+XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, const char* arch, char** json);
+XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, const xqajit_params* params, const char* arch, uint32_t batch,
+                                        uint64_t seq_len, char** json);
+/* shapes: the text of a shape list. report may be null. Fails (COMPILE_FAILED) if any kernel failed; the report names it. */
+XQAJIT_API xqajit_status xqajit_prewarm(xqajit_service* service, const char* shapes, const xqajit_prewarm_options* options, char** report);
+/* The distinct shapes of a list: {"entries": [{"name", "params": {...}}]}. */
+XQAJIT_API xqajit_status xqajit_parse_shapes(xqajit_service* service, const char* shapes, char** json);
+/* A shape from one JSON object with the shape list's keys, scalars only. */
+XQAJIT_API xqajit_status xqajit_params_from_json(const char* json, xqajit_params* params);
+XQAJIT_API xqajit_status xqajit_cache_list(xqajit_service* service, char** json);
+XQAJIT_API xqajit_status xqajit_cache_show(xqajit_service* service, const char* key_prefix, char** json);
+XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json); /* CACHE_CORRUPT if any entry failed */
+XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
+XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
+XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,81 @@
+// What the host hands to every kernel: compiled by the host's C++ compiler and by NVRTC, so both must agree on each offset.
+// No include, no standard type: NVRTC compiles this without any header.
+#pragma once
+
+namespace xqajit::device {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+// One of K or V: element row (page, token, head) starts at base + page*stride_page + token*stride_token + head*stride_head.
+// Contiguous KV: "page" is the sequence b*beam + w.
+struct KvTensor {
+    u8 const* base;        // 16-byte aligned
+    i64 stride_page;       // bytes, like the other two; multiples of 16
+    i64 stride_token;
+    i64 stride_head;
+    i32 const* page_table; // [batch*beam, max_pages], row stride KernelArgs::page_table_stride; null for contiguous KV
+};
+static_assert(sizeof(KvTensor) == 40);
+
+// How the host divides the KV of one request.
+enum class Division : u32 {
+    kStatic = 1,    // nb_sub_seq equal shares of the visible tokens
+    kInvariant = 3, // edges at multiples of tokens_per_sub_seq, counted from token 0
+};
+
+// A grid of one dimension; block index = ((request * nb_sub_seq + sub_seq) * num_kv_heads + kv_head) * nb_row_blocks + row_block,
+// request counting (b, beam w) pairs: the blocks that read the same KV are neighbours.
+struct KernelArgs {
+    void const* q;              // [rows, beam, num_q_heads, head_dim]
+    void* out;                  // [rows, beam, num_q_heads, head_dim_v]
+    float* lse;                 // [rows, beam, num_q_heads]; null without HAS_LSE
+    i64 q_stride_row;           // elements, between consecutive (row, beam)
+    i64 q_stride_head;
+    i64 out_stride_row;
+    i64 out_stride_head;
+    KvTensor k;
+    KvTensor v;                 // unused with MLA
+    i64 page_table_stride;      // entries
+    i32 const* seq_lens;        // [batch]
+    i32 const* cu_q_len;        // [batch + 1], or null: every request has q_len rows
+    u32 const* packed_mask;     // [rows, mask_stride_row]; tree only
+    i64 mask_stride_row;        // words
+    float const* sinks;         // [num_q_heads]; null without HAS_SINKS
+    i32 const* cache_indirection; // [batch, beam, capacity]; beam > 1 only
+    i32 const* ctx_lens;        // [batch]; beam > 1 only
+    i64 capacity;               // tokens; row stride of cache_indirection
+    float const* k_scale_ptr;   // one float; null: k_scale
+    float const* v_scale_ptr;
+    float const* out_scale_rcp_ptr;
+    float* partials;            // [units, nb_sub_seq, partial_floats(M_TILE, head_dim_v)]; null when nb_sub_seq is 1
+    u32* counters;              // [units]; zero before and after every launch; null when nb_sub_seq is 1
+    float qk_scale;
+    float softcap;
+    float k_scale;
+    float v_scale;
+    float out_scale_rcp;
+    u32 sliding_window;         // tokens
+    u32 batch;
+    u32 num_kv_heads;
+    u32 q_len;                  // rows of each request, or of the longest
+    u32 nb_row_blocks;          // ceil(q_len * GROUP_SIZE / M_TILE)
+    u32 nb_sub_seq;             // blocks along the KV of a request
+    Division division;
+    u32 tokens_per_sub_seq;     // invariant division only
+    u32 reserved0;
+};
+static_assert(sizeof(KernelArgs) == 304, "host and device must agree on KernelArgs");
+static_assert(__builtin_offsetof(KernelArgs, k) == 56);
+static_assert(__builtin_offsetof(KernelArgs, page_table_stride) == 136);
+static_assert(__builtin_offsetof(KernelArgs, partials) == 232);
+static_assert(__builtin_offsetof(KernelArgs, qk_scale) == 248);
+
+// One partial result: m_tile row maxima (log2 units), m_tile row sums, then m_tile x head_dim_v unnormalised sums of p * v.
+constexpr u32 partial_floats(u32 m_tile, u32 head_dim_v) { return (m_tile * (head_dim_v + 2) + 3) / 4 * 4; }
+
+} // namespace xqajit::device

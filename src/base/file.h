@@ -1,0 +1,39 @@
+// Files and directories with the checks that a trusted cache needs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace xqajit {
+
+class UniqueFd {
+public:
+    explicit UniqueFd(int fd = -1) : fd_(fd) {}
+    UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+    UniqueFd& operator=(UniqueFd&& other) noexcept;
+    ~UniqueFd();
+    int get() const { return fd_; }
+    bool valid() const { return fd_ >= 0; }
+    int release() { int const fd = fd_; fd_ = -1; return fd; }
+
+private:
+    int fd_;
+};
+
+// Errors name the path and errno's text. NotFound is Result with UNAVAILABLE.
+// max_bytes bounds what a damaged or hostile file can make us allocate.
+Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes);
+Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes); // O_NOFOLLOW
+
+// Temporary file in the same directory, written, fsynced, renamed over `name`. Leaves no temporary file behind on failure.
+Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes);
+
+std::string errno_text(int error); // "No space left on device (ENOSPC)"
+
+} // namespace xqajit
