@@ -20,20 +20,26 @@ public:
     ~UniqueFd();
     int get() const { return fd_; }
     bool valid() const { return fd_ >= 0; }
-    int release() { int const fd = fd_; fd_ = -1; return fd; }
+    int release() {
+        int const fd = fd_;
+        fd_ = -1;
+        return fd;
+    }
 
 private:
     int fd_;
 };
 
-// Errors name the path and errno's text. NotFound is Result with UNAVAILABLE.
-// max_bytes bounds what a damaged or hostile file can make us allocate.
+// Errors name the path and errno's text. UNAVAILABLE: there is no such file. INVALID_ARGUMENT: it may not be read, is no regular
+// file, or has more than max_bytes, which bounds what a damaged or hostile file can make us allocate. INTERNAL: reading failed.
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes);
-Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes); // O_NOFOLLOW
+Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes);  // O_NOFOLLOW
 
-// Temporary file in the same directory, written, fsynced, renamed over `name`. Leaves no temporary file behind on failure.
+// Temporary file in the same directory, written, fsynced, renamed over `name`, the directory fsynced. Leaves no temporary file behind
+// on failure (a killed process does: its name starts with kTemporaryPrefix). UNAVAILABLE names the step and errno's text.
+inline constexpr char kTemporaryPrefix[] = ".tmp-";
 Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes);
 
-std::string errno_text(int error); // "No space left on device (ENOSPC)"
+std::string errno_text(int error);  // "No space left on device (ENOSPC)"
 
-} // namespace xqajit
+}  // namespace xqajit

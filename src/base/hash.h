@@ -24,8 +24,8 @@ Digest digest_of(std::string_view text);
 class TaggedHash {
 public:
     void add(std::string_view tag, std::string_view value);
-    Digest digest() const;                       // of the fields so far
-    std::string const& text() const { return text_; } // the fields as "tag=value" lines: what a cache miss is diffed by
+    Digest digest() const;                             // of the fields so far
+    std::string const& text() const { return text_; }  // the fields as "tag=value" lines: what a cache miss is diffed by
 
 private:
     std::string stream_;
@@ -34,9 +34,9 @@ private:
 
 // Names a cache entry: the entry lives at <body>/<compiler>.
 struct CacheKey {
-    Digest body;     // everything that shapes the image but the compiler
-    Digest compiler; // the compiler library's identity
+    Digest body;      // everything that shapes the image but the compiler
+    Digest compiler;  // the compiler library's identity
     auto operator<=>(CacheKey const&) const = default;
 };
 
-} // namespace xqajit
+}  // namespace xqajit

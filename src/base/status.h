@@ -21,7 +21,7 @@ public:
     xqajit_status code() const { return code_; }
     std::string const& message() const { return message_; }
     std::string const& detail() const { return detail_; }
-    std::string to_string() const; // "compile_failed: message"
+    std::string to_string() const;  // "compile_failed: message"
 
 private:
     xqajit_status code_ = XQAJIT_OK;
@@ -29,7 +29,7 @@ private:
     std::string detail_;
 };
 
-char const* status_name(xqajit_status code); // "compile_failed"
+char const* status_name(xqajit_status code);  // "compile_failed"
 
 inline Status invalid_argument(std::string message) { return {XQAJIT_INVALID_ARGUMENT, std::move(message)}; }
 inline Status unsupported(std::string message) { return {XQAJIT_UNSUPPORTED, std::move(message)}; }
@@ -56,9 +56,9 @@ private:
 };
 
 // Returns the failed Status of `expression` from the calling function.
-#define XQAJIT_RETURN_IF_ERROR(expression)                                                                                         \
-    do {                                                                                                                           \
-        if (::xqajit::Status xqajit_status_ = (expression); !xqajit_status_.ok()) return xqajit_status_;                           \
+#define XQAJIT_RETURN_IF_ERROR(expression)                                                               \
+    do {                                                                                                 \
+        if (::xqajit::Status xqajit_status_ = (expression); !xqajit_status_.ok()) return xqajit_status_; \
     } while (false)
 
-} // namespace xqajit
+}  // namespace xqajit

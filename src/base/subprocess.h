@@ -10,12 +10,12 @@
 namespace xqajit {
 
 struct ProcessResult {
-    enum class End { kExited, kSignalled, kTimedOut, kUnknown }; // kUnknown: the host reaped it (SIGCHLD ignored)
+    enum class End { kExited, kSignalled, kTimedOut, kUnknown };  // kUnknown: the host reaped it (SIGCHLD ignored)
     End end = End::kUnknown;
-    int code = 0;         // exit status or signal
+    int code = 0;  // exit status or signal
     std::string out;
     std::string err;
-    std::string describe() const; // "killed by SIGSEGV (11)"
+    std::string describe() const;  // "killed by SIGSEGV (11)"
 };
 
 // argv[0] is an absolute path. `environment`: null inherits. Fails only if the child could not be started.
@@ -23,4 +23,4 @@ struct ProcessResult {
 Result<ProcessResult> run_process(std::vector<std::string> const& argv, std::string const& input, std::chrono::milliseconds timeout,
                                   std::vector<std::string> const* environment = nullptr);
 
-} // namespace xqajit
+}  // namespace xqajit

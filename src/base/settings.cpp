@@ -1,0 +1,171 @@
+#include "base/settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "base/nearest.h"
+
+namespace xqajit {
+namespace {
+
+// clang-format off
+constexpr Setting kSettings[] = {
+    {SettingId::kCacheDir, "XQAJIT_CACHE_DIR", "path", "", "a directory",
+     "Where compiled kernels are kept; unset: $XDG_CACHE_HOME/xqajit, else $HOME/.cache/xqajit."},
+    {SettingId::kNvrtcPath, "XQAJIT_NVRTC_PATH", "path", "", "a file or its directory",
+     "The NVRTC library, alone; unset: the loader's path, $CUDA_HOME, then pip's nvidia/*/lib."},
+    {SettingId::kArch, "XQAJIT_ARCH", "text", "", "an architecture such as sm_90a",
+     "The architecture to compile for; unset: the device's."},
+    {SettingId::kForceKernel, "XQAJIT_FORCE_KERNEL", "list", "", "hmma|gmma|mla|mmha",
+     "Kernel families in order of preference; a shape that none of them serves is an error. Unset: chosen by rule."},
+    {SettingId::kNumeric, "XQAJIT_NUMERIC", "choice", "", "exact16|fp8",
+     "How 8-bit KV enters the arithmetic; unset: the shape's own field."},
+    {SettingId::kDivision, "XQAJIT_DIVISION", "choice", "", "static|balanced|invariant",
+     "How KV is divided over thread blocks; unset: the shape's own field."},
+    {SettingId::kNbSubSeq, "XQAJIT_NB_SUB_SEQ", "integer", "0", "0..6000",
+     "Sub-sequences of each request under static division; 0: chosen."},
+    {SettingId::kPdl, "XQAJIT_PDL", "choice", "", "on|off",
+     "Programmatic dependent launch where the architecture has it; unset: the shape's own field."},
+    {SettingId::kPerfGate, "XQAJIT_PERF_GATE", "choice", "off", "off|reference",
+     "reference: small batches go to mmha, by the reference system's formula."},
+    {SettingId::kOnMiss, "XQAJIT_ON_MISS", "choice", "compile", "compile|refuse",
+     "What a launch does with a shape that is not loaded."},
+    {SettingId::kCompile, "XQAJIT_COMPILE", "choice", "in_process", "in_process|worker",
+     "Where prepare and run compile; prewarm always uses workers."},
+    {SettingId::kCompileTimeout, "XQAJIT_COMPILE_TIMEOUT", "integer", "120", "1..3600",
+     "Seconds that one kernel's compile in a worker may take."},
+    {SettingId::kWorker, "XQAJIT_WORKER", "path", "", "a file",
+     "The compile worker; unset: libexec/xqajit/xqajit-worker beside the library."},
+    {SettingId::kCompilerMatch, "XQAJIT_COMPILER_MATCH", "choice", "", "exact|any",
+     "Whether a cached kernel must come from the present NVRTC; unset: exact, or any where no NVRTC is found."},
+    {SettingId::kRecordShapes, "XQAJIT_RECORD_SHAPES", "path", "", "a file",
+     "Each new shape that is asked for is appended to this shape list."},
+    {SettingId::kDebug, "XQAJIT_DEBUG", "flag", "0", "0|1",
+     "1: every launch checks the lengths on the device, and synchronises."},
+    {SettingId::kLogLevel, "XQAJIT_LOG_LEVEL", "choice", "warning", "trace|debug|info|warning|error|off",
+     "The least severe messages that are logged."},
+};
+// clang-format on
+static_assert(std::size(kSettings) == static_cast<std::size_t>(SettingId::kCount));
+
+constexpr std::string_view kPrefix = "XQAJIT_";
+
+std::vector<std::string> split(std::string_view text, char separator) {
+    std::vector<std::string> parts;
+    while (!text.empty()) {
+        std::size_t const end = std::min(text.find(separator), text.size());
+        std::string_view part = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        std::size_t const first = part.find_first_not_of(" \t");
+        if (first == std::string_view::npos) continue;
+        parts.emplace_back(part.substr(first, part.find_last_not_of(" \t") - first + 1));
+    }
+    return parts;
+}
+
+bool parse_integer(std::string_view text, std::uint64_t& value) {
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size();
+}
+
+bool one_of(std::string_view word, std::string_view accepted) {
+    for (std::string const& known : split(accepted, '|'))
+        if (known == word) return true;
+    return false;
+}
+
+bool legal(Setting const& setting, std::string_view value) {
+    std::string_view const type = setting.type;
+    std::string_view const accepted = setting.accepted;
+    if (type == "choice" || type == "flag") return one_of(value, accepted);
+    if (type == "list") {
+        std::vector<std::string> const parts = split(value, ',');
+        for (std::string const& part : parts)
+            if (!one_of(part, accepted)) return false;
+        return !parts.empty();
+    }
+    if (type == "integer") {
+        std::size_t const dots = accepted.find("..");
+        std::uint64_t number = 0, least = 0, most = 0;
+        return parse_integer(accepted.substr(0, dots), least) && parse_integer(accepted.substr(dots + 2), most) &&
+               parse_integer(value, number) && least <= number && number <= most;
+    }
+    return true;  // a path or a text is judged by its user
+}
+
+Setting const* find(std::string_view name) {
+    for (Setting const& setting : kSettings)
+        if (setting.name == name) return &setting;
+    return nullptr;
+}
+
+std::string unknown_name(std::string_view name) {
+    std::vector<std::string_view> known;
+    for (Setting const& setting : kSettings) known.emplace_back(setting.name);
+    return "the environment variable " + std::string(name) + " is no setting" + did_you_mean(name, known);
+}
+
+}  // namespace
+
+std::span<Setting const> settings_table() { return kSettings; }
+
+Result<Settings> Settings::parse(std::span<std::string const> environment) {
+    Settings settings;
+    for (Setting const& setting : kSettings)
+        settings.values_[static_cast<std::size_t>(setting.id)] = {setting.default_value, false, "default"};
+
+    for (std::string_view const entry : environment) {
+        std::size_t const equals = entry.find('=');
+        if (equals == std::string_view::npos || !entry.starts_with(kPrefix)) continue;
+        std::string_view const name = entry.substr(0, equals);
+        std::string_view const value = entry.substr(equals + 1);
+        Setting const* const setting = find(name);
+        if (setting == nullptr) {
+            settings.warnings_.push_back(unknown_name(name));
+            continue;
+        }
+        SettingValue& slot = settings.values_[static_cast<std::size_t>(setting->id)];
+        if (value.empty() || slot.is_set) continue;  // empty is unset; of two entries the first counts, as with getenv
+        if (!legal(*setting, value)) {
+            std::string const count = std::string_view(setting->type) == "list" ? "a comma-separated list of " : "";
+            return invalid_argument(std::string(name) + " is '" + std::string(value) + "': accepted is " + count +
+                                    setting->accepted);
+        }
+        slot = {std::string(value), true, "environment"};
+    }
+    return settings;
+}
+
+Result<Settings> Settings::from_environment() {
+    std::vector<std::string> entries;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+        if (std::string_view(*entry).starts_with(kPrefix)) entries.emplace_back(*entry);
+    return parse(entries);
+}
+
+std::vector<std::string> Settings::list(SettingId id) const { return split(text(id), ','); }
+
+std::uint64_t Settings::integer(SettingId id) const {
+    std::uint64_t value = 0;
+    parse_integer(text(id), value);  // legal since parse(); "" is 0
+    return value;
+}
+
+bool Settings::flag(SettingId id) const { return text(id) == "1"; }
+
+std::string settings_markdown() {
+    std::string table = "| Variable | Type | Accepted | Default | Meaning |\n| --- | --- | --- | --- | --- |\n";
+    for (Setting const& setting : kSettings) {
+        std::string accepted;
+        for (std::string const& word : split(setting.accepted, '|')) accepted += (accepted.empty() ? "" : ", ") + word;
+        std::string const fallback = *setting.default_value == '\0' ? "unset" : "`" + std::string(setting.default_value) + "`";
+        table += "| `" + std::string(setting.name) + "` | " + setting.type + " | " + accepted + " | " + fallback + " | " +
+                 setting.help + " |\n";
+    }
+    return table;
+}
+
+}  // namespace xqajit
