@@ -8,12 +8,15 @@
 
 namespace xqajit::driver {
 
-// Function pointers by cuGetProcAddress, one member each, named as the driver names them.
+// Function pointers by cuGetProcAddress, one member each, named as the driver names them: driver/cuda_functions.h.
 struct CudaLibrary;
-// The process's libcuda, initialised. UNAVAILABLE says what is missing or too old. Thread-safe; the failure is retried on the next call.
+// The process's libcuda, initialised. UNAVAILABLE says what is missing or too old. Thread-safe; takes no lock once it has succeeded; the
+// failure is retried on the next call.
 Result<CudaLibrary const*> open_cuda();
 
-// DRIVER_ERROR "cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid".
+// DRIVER_ERROR "cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid". OUT_OF_MEMORY where that is the reason.
 Status driver_error(CudaLibrary const& cuda, char const* call, CUresult result);
 
-} // namespace xqajit::driver
+std::string driver_version_text(int version);  // 12040 is "12.4"
+
+}  // namespace xqajit::driver
