@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Builds and runs every suite; the last line is "N passed, N failed, N skipped". Exit 1 if anything failed or did not build.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+source tools/setup.sh
+
+logs=build/test-logs
+passed=0 failed=0 skipped=0 failures=()
+old_nvrtc='' finished=''
+
+summary() {
+    [ -n "$finished" ] || count_failure "set-up"
+    local failure
+    for failure in "${failures[@]}"; do step "failed: $failure"; done
+    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    [ "$failed" = 0 ] || exit 1
+}
+trap summary EXIT
+
+count_failure() {
+    failed=$((failed + 1))
+    failures+=("$1")
+}
+
+# stage NAME COMMAND...: a step that must work; it is counted as one failure if it does not, and not counted otherwise.
+stage() {
+    local name=$1 begin=$SECONDS
+    shift
+    if "$@" >"$logs/$name.log" 2>&1 </dev/null; then
+        step "$name: ok, $((SECONDS - begin)) s"
+    else
+        tail -n 60 "$logs/$name.log"
+        step "$name: FAILED, $((SECONDS - begin)) s; the whole log is $logs/$name.log"
+        count_failure "$name"
+        return 1
+    fi
+}
+
+# check NAME COMMAND...: a stage that counts as one test.
+check() { stage "$@" && passed=$((passed + 1)); }
+
+# suite NAME DIRECTORY [VARIABLE=VALUE...]: the CTest tests of a build directory, or of a folder in it.
+suite() {
+    local name=$1 directory=$2 begin=$SECONDS counts p f s
+    shift 2
+    rm -f "$logs/$name.xml"
+    env "$@" ctest --test-dir "$directory" --parallel "$jobs" --no-tests=error --output-junit "$PWD/$logs/$name.xml" >"$logs/$name.log" 2>&1 </dev/null
+    if ! counts=$(python3 tests/junit_counts.py "$logs/$name.xml"); then
+        tail -n 20 "$logs/$name.log"
+        step "$name: FAILED, no result file; the log is $logs/$name.log"
+        count_failure "$name"
+        return
+    fi
+    read -r p f s <<<"${counts##*$'\n'}"
+    [ "$f" = 0 ] || printf '%s\n' "${counts%$'\n'*}"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    [ "$f" = 0 ] || failures+=("$name ($f)")
+    step "$name: $p passed, $f failed, $s skipped, $((SECONDS - begin)) s"
+}
+
+build() { setup_configure "$1" && cmake --build --preset "$1" --parallel "$jobs" --target "${@:2}"; }
+
+formatted() {
+    git ls-files -z '*.h' '*.hpp' '*.c' '*.cpp' | xargs -0 "$clang_format" --dry-run -Werror
+}
+
+# The fuzzers share the time; each is one test.
+fuzz_seconds=30
+run_fuzzers() {
+    local fuzzers=(build/fuzz/bin/fuzz_*) fuzzer
+    for fuzzer in "${fuzzers[@]}"; do
+        check "$(basename "$fuzzer")" bash tests/fuzz/run.sh "$fuzzer" $((fuzz_seconds / ${#fuzzers[@]}))
+    done
+}
+
+mkdir -p "$logs"
+setup_packages --tests
+setup_nvrtc
+setup_old_nvrtc
+
+check format formatted
+
+# Optimised, as users build it: the command line and the installation; with a GPU, the kernels.
+release=(xqajit xqajit_cli xqajit_worker tests/cli/all)
+if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all); fi
+if stage build-release build release "${release[@]}"; then
+    suite release-cli build/tests/cli
+    suite release-install build/tests/consumer
+    [[ ${release[*]} != *gpu* ]] || suite release-gpu build/tests/gpu
+fi
+# Every suite under AddressSanitizer and UndefinedBehaviorSanitizer.
+if stage build-asan build asan all; then
+    suite asan build/asan
+    suite compile-oldest-nvrtc build/asan/tests/compile XQAJIT_NVRTC_PATH="$old_nvrtc"
+fi
+# What threads share, under ThreadSanitizer.
+if stage build-tsan build tsan tests/unit/cache/all tests/unit/service/all; then
+    suite tsan-cache build/tsan/tests/unit/cache
+    suite tsan-service build/tsan/tests/unit/service
+fi
+stage build-fuzz build fuzz tests/fuzz/all && run_fuzzers
+
+finished=1
