@@ -1,10 +1,10 @@
-// The cache directory: <dir>/<2 digits of body>/<body>/<compiler>.xqa, all created 0700/0600.
+// The cache directory: <dir>/<2 digits of body>/<body>/<compiler>.xqa, all created 0700/0600. See FORMAT.md.
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -13,50 +13,68 @@
 namespace xqajit::cache {
 
 struct StoreOrigin {
-    std::string path;   // as named
-    std::string origin; // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
+    std::string path;    // as named
+    std::string origin;  // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
 };
 // Which directory the settings name; UNAVAILABLE if neither the variable nor XDG_CACHE_HOME nor HOME gives one.
 Result<StoreOrigin> default_store(std::string const& cache_dir_setting);
 
 struct StoreState {
-    std::string effective_path;  // the uid-N subdirectory where the named one is shared
+    std::string effective_path;  // the uid-N subdirectory where the named one is shared; empty if not usable
     bool usable = false;         // entries are read
     bool writable = false;
-    std::string reason;          // why not, or why the subdirectory
+    std::string reason;  // why not, or why the subdirectory
 };
 
 struct ListedEntry {
     CacheKey key;
     std::string path;
     std::uint64_t bytes = 0;
-    Status status;        // of reading and checking it
-    std::string metadata; // JSON; empty if corrupt
+    Status status;         // of reading and checking it
+    std::string metadata;  // JSON; empty if corrupt
     bool is_ptx = false;
 };
 
-// Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in state(); never an error of a launch.
+// Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in
+// state(); never an error of a launch. The first failure to write and the first failure to read are each logged here, as one
+// warning; a caller need not log again.
 class DiskStore {
 public:
     static std::shared_ptr<DiskStore> open(StoreOrigin const& origin);
+    // A store without a directory: always misses, with this reason in state().
+    static std::shared_ptr<DiskStore> disabled(std::string const& reason);
 
     // nullopt: a miss. A bad entry is moved to quarantine/, counted, logged once, and is a miss.
     std::optional<Entry> load(CacheKey const& key);
     // Entries of any compiler for this body, best first (highest nvrtc version, then latest created, both from metadata).
     std::vector<Entry> load_any_compiler(Digest const& body);
+    // Replaces an entry of the same key. UNAVAILABLE if it could not be written, INVALID_ARGUMENT if it breaks a limit of the format.
     Status store(Entry const& entry);
 
-    std::vector<ListedEntry> list() const;  // sorted by key; checks each
+    std::vector<ListedEntry> list() const;  // sorted by key; checks each and moves none
     StoreState const& state() const { return state_; }
     StoreOrigin const& origin() const { return origin_; }
-    std::uint64_t quarantined() const { return quarantined_; }
+    std::uint64_t quarantined() const { return quarantined_; }  // bad entries met by load()
 
 private:
+    struct ReadEntry;
+
     DiskStore() = default;
+    static ReadEntry read_entry(int folder, CacheKey const& key);
+    Result<UniqueFd> open_body_folder(Digest const& body, bool create) const;
+    std::string path_of(CacheKey const& key) const;
+    std::optional<Entry> load_from(int folder, CacheKey const& key);
+    Status write(Entry const& entry);
+    void set_aside(int folder, CacheKey const& key, ReadEntry const& bad);
+    std::string move_away(int folder, CacheKey const& key) const;
+    void warn_of_reading(std::string const& reason);
+
     StoreOrigin origin_;
     StoreState state_;
     UniqueFd directory_;
     std::atomic<std::uint64_t> quarantined_{0};
+    std::atomic<bool> read_warned_{false};
+    std::atomic<bool> write_warned_{false};
 };
 
-} // namespace xqajit::cache
+}  // namespace xqajit::cache

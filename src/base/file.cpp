@@ -122,7 +122,7 @@ Status write_file_atomic_at(int directory, std::string const& name, std::string_
     UniqueFd file;
     for (int attempt = 0; !file.valid(); ++attempt) {
         temporary = temporary_name();
-        file = UniqueFd(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+        file = UniqueFd(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (!file.valid() && (errno != EEXIST || attempt == kNameAttempts)) return write_failure(name, "create", errno);
     }
     Status status = write_synced(std::move(file), name, bytes);

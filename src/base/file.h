@@ -35,8 +35,8 @@ private:
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes);
 Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes);  // O_NOFOLLOW
 
-// Temporary file in the same directory, written, fsynced, renamed over `name`, the directory fsynced. Leaves no temporary file behind
-// on failure (a killed process does: its name starts with kTemporaryPrefix). UNAVAILABLE names the step and errno's text.
+// Temporary file (mode 0600) in the same directory, written, fsynced, renamed over `name`, the directory fsynced. Leaves no temporary
+// file behind on failure (a killed process does: its name starts with kTemporaryPrefix). UNAVAILABLE names the step and errno's text.
 inline constexpr char kTemporaryPrefix[] = ".tmp-";
 Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes);
 

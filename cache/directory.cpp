@@ -1,0 +1,128 @@
+#include "cache/directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+
+namespace xqajit::cache {
+namespace {
+
+constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
+
+Status failure(std::string const& what, int error) { return unavailable(what + ": " + errno_text(error)); }
+
+std::string wrong_owner(struct stat const& file) {
+    uid_t const self = ::geteuid();
+    if (file.st_uid == self || file.st_uid == 0) return {};
+    return self == 0 ? fmt::format("is owned by uid {}: accepted is 0", file.st_uid)
+                     : fmt::format("is owned by uid {}: accepted are 0 and {}", file.st_uid, self);
+}
+
+// Only what is missing is made: an existing parent may refuse even the attempt (an automounter, a read-only root).
+int make_directory_with_parents(std::filesystem::path const& path) {
+    if (::mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST) return 0;
+    if (errno != ENOENT || !path.has_parent_path() || path.parent_path() == path) return errno;
+    if (int const error = make_directory_with_parents(path.parent_path()); error != 0) return error;
+    return ::mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST ? 0 : errno;
+}
+
+Result<UniqueFd> open_named(std::filesystem::path const& path) {
+    std::string const what = fmt::format("cache directory {}", path.string());
+    struct stat named {};
+    if (::lstat(path.c_str(), &named) != 0) {
+        int const error = errno == ENOENT ? make_directory_with_parents(path) : errno;
+        if (error != 0) return failure(what, error);
+    } else if (S_ISLNK(named.st_mode)) {
+        if (std::string const reason = wrong_owner(named); !reason.empty()) return unavailable(what + " is a link that " + reason);
+    }
+    UniqueFd directory(::open(path.c_str(), kFolderFlags));
+    if (!directory.valid()) return failure(what, errno);
+    return directory;
+}
+
+// "" if files can be made in the directory.
+std::string why_not_writable(UniqueFd const& directory, struct stat const& status) {
+    if (status.st_uid != ::geteuid())
+        return fmt::format("is owned by uid {}: its entries are read, none is written", status.st_uid);
+    if (::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0) return "cannot be written: " + errno_text(errno);
+    return {};
+}
+
+}  // namespace
+
+std::string distrust(struct stat const& file) {
+    if (std::string reason = wrong_owner(file); !reason.empty()) return reason;
+    if ((file.st_mode & kWritableByOthers) != 0)
+        return fmt::format("has mode {:04o}: nobody but its owner may write it", file.st_mode & 07777);
+    return {};
+}
+
+Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool create) {
+    std::string const what = fmt::format("cache folder {}", name);
+    if (create && ::mkdirat(directory, name.c_str(), S_IRWXU) != 0 && errno != EEXIST) return failure(what, errno);
+    UniqueFd folder(::openat(directory, name.c_str(), kFolderFlags | O_NOFOLLOW));
+    if (!folder.valid()) {
+        if (errno == ENOENT && !create) return folder;
+        return failure(what, errno);
+    }
+    struct stat status {};
+    if (::fstat(folder.get(), &status) != 0) return failure(what, errno);
+    if (std::string const reason = distrust(status); !reason.empty()) return unavailable(what + " " + reason);
+    return folder;
+}
+
+Result<OpenedRoot> open_root(std::string const& path) {
+    if (path.empty()) return unavailable("cache directory is named by an empty text");
+    std::error_code error;
+    std::filesystem::path named = std::filesystem::absolute(path, error);
+    if (error) return unavailable(fmt::format("cache directory {}: {}", path, error.message()));
+    while (!named.has_filename() && named.has_relative_path()) named = named.parent_path();  // "dir/" would follow a link
+
+    Result<UniqueFd> opened = open_named(named);
+    if (!opened.ok()) return opened.status();
+    OpenedRoot root{std::move(*opened), named.string(), false, {}};
+    struct stat status {};
+    if (::fstat(root.directory.get(), &status) != 0) return failure("cache directory " + root.path, errno);
+
+    if ((status.st_mode & kWritableByOthers) != 0) {
+        std::string const name = fmt::format("uid-{}", ::geteuid());
+        root.reason = fmt::format("{} has mode {:04o}, so that others can write there: {} in it is used", root.path,
+                                  status.st_mode & 07777, name);
+        Result<UniqueFd> own = open_folder_at(root.directory.get(), name, /*create=*/true);
+        if (!own.ok()) return unavailable(fmt::format("{}: {}", root.reason, own.status().message()));
+        root.directory = std::move(*own);
+        root.path = (named / name).string();
+        if (::fstat(root.directory.get(), &status) != 0) return failure("cache directory " + root.path, errno);
+    } else if (std::string const reason = distrust(status); !reason.empty()) {
+        return unavailable(fmt::format("cache directory {} {}", root.path, reason));
+    }
+    std::string const read_only = why_not_writable(root.directory, status);
+    root.writable = read_only.empty();
+    if (!root.writable) root.reason = fmt::format("cache directory {} {}", root.path, read_only);
+    return root;
+}
+
+std::vector<std::string> names_in(int directory) {
+    std::vector<std::string> names;
+    // A second descriptor: closedir() closes the one it was given, and the position of a shared one would be shared.
+    UniqueFd own(::openat(directory, ".", kFolderFlags));
+    if (!own.valid()) return names;
+    std::unique_ptr<DIR, int (*)(DIR*)> const stream(::fdopendir(own.get()), ::closedir);
+    if (stream == nullptr) return names;
+    own.release();
+    while (dirent const* item = ::readdir(stream.get())) {
+        std::string name = item->d_name;
+        if (name != "." && name != "..") names.push_back(std::move(name));
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+}  // namespace xqajit::cache

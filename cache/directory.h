@@ -1,0 +1,35 @@
+// Directories that may hold code: opened by descriptor, never through a planted link, and only if nobody else can have written there.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/status.h"
+
+namespace xqajit::cache {
+
+// The rule for everything in the cache: owned by the effective user or by root, and writable by nobody else. "" if it holds,
+// else what breaks it, as "is owned by uid 1001: accepted are 0 and 1000".
+std::string distrust(struct stat const& file);
+
+// The folder `name` of `directory`, if it is a folder (no link) that passes distrust(). `create`: makes it 0700 where it is missing.
+// UNAVAILABLE says why not; an invalid descriptor says that it is missing and `create` is false.
+Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool create);
+
+struct OpenedRoot {
+    UniqueFd directory;
+    std::string path;  // absolute; the uid-N subdirectory where the named one is shared
+    bool writable = false;
+    std::string reason;  // why not writable, or why the subdirectory; else empty
+};
+// The directory that a person named: made 0700, with its parents, where it is missing. Where others can write in it, the 0700
+// subdirectory uid-N of the effective user takes its place. A link to a directory is followed if the user or root made it.
+Result<OpenedRoot> open_root(std::string const& path);
+
+// Names in the folder, sorted, without "." and "..". Empty if it cannot be read.
+std::vector<std::string> names_in(int directory);
+
+}  // namespace xqajit::cache

@@ -1,0 +1,230 @@
+#include "cache/disk_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "cache/directory.h"
+#include "cache/metadata.h"
+
+namespace xqajit::cache {
+namespace {
+
+constexpr std::string_view kSuffix = ".xqa";
+constexpr char kQuarantine[] = "quarantine";
+constexpr int kQuarantinedPerKey = 100;  // bounds what a disk that damages everything can pile up
+
+std::string file_name(CacheKey const& key) { return key.compiler.hex() + std::string(kSuffix); }
+
+std::string prefix_of(Digest const& body) { return body.hex().substr(0, 2); }
+
+// Only the spelling that file_name() gives: temporary files and strangers are not entries.
+bool parse_digest_name(std::string_view name, Digest& digest) { return Digest::parse(name, digest) && digest.hex() == name; }
+
+bool parse_file_name(std::string_view name, Digest& compiler) {
+    return name.ends_with(kSuffix) && parse_digest_name(name.substr(0, name.size() - kSuffix.size()), compiler);
+}
+
+bool exists_at(int folder, std::string const& name) {
+    struct stat status {};
+    return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+}  // namespace
+
+struct DiskStore::ReadEntry {
+    enum class Outcome { kGood, kMissing, kUnreadable, kBad };
+    Outcome outcome = Outcome::kMissing;
+    struct stat file {};
+    Status status;  // why not good
+    Entry entry;
+};
+
+std::shared_ptr<DiskStore> DiskStore::open(StoreOrigin const& origin) {
+    std::shared_ptr<DiskStore> store(new DiskStore);
+    store->origin_ = origin;
+    Result<OpenedRoot> root = open_root(origin.path);
+    if (!root.ok()) {
+        store->state_.reason = root.status().message();
+        return store;
+    }
+    store->directory_ = std::move(root->directory);
+    store->state_ = {root->path, true, root->writable, root->reason};
+    return store;
+}
+
+std::shared_ptr<DiskStore> DiskStore::disabled(std::string const& reason) {
+    std::shared_ptr<DiskStore> store(new DiskStore);
+    store->state_.reason = reason;
+    return store;
+}
+
+std::string DiskStore::path_of(CacheKey const& key) const {
+    return fmt::format("{}/{}/{}/{}", state_.effective_path, prefix_of(key.body), key.body.hex(), file_name(key));
+}
+
+Result<UniqueFd> DiskStore::open_body_folder(Digest const& body, bool create) const {
+    Result<UniqueFd> prefix = open_folder_at(directory_.get(), prefix_of(body), create);
+    if (!prefix.ok() || !prefix->valid()) return prefix;
+    return open_folder_at(prefix->get(), body.hex(), create);
+}
+
+// The folder is ours alone, so that what fstatat() saw is what read_file_at() opens.
+DiskStore::ReadEntry DiskStore::read_entry(int folder, CacheKey const& key) {
+    using Outcome = ReadEntry::Outcome;
+    std::string const name = file_name(key);
+    ReadEntry read;
+    auto const end = [&](Outcome outcome, Status status) {
+        read.outcome = outcome;
+        read.status = std::move(status);
+        return std::move(read);
+    };
+    auto const bad = [&](std::string const& text) {
+        return end(Outcome::kBad, Status(XQAJIT_CACHE_CORRUPT, "cache entry " + text));
+    };
+
+    if (::fstatat(folder, name.c_str(), &read.file, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT) return end(Outcome::kMissing, unavailable("cache entry is missing"));
+        return end(Outcome::kUnreadable, unavailable("cache entry cannot be read: " + errno_text(errno)));
+    }
+    if (!S_ISREG(read.file.st_mode)) return bad("is not a regular file");
+    if (std::string const reason = distrust(read.file); !reason.empty()) return bad(reason);
+    if (static_cast<std::uint64_t>(read.file.st_size) > kMaxEntryBytes)
+        return bad(fmt::format("has {} bytes: accepted are up to {}", read.file.st_size, kMaxEntryBytes));
+
+    Result<std::string> const bytes = read_file_at(folder, name, kMaxEntryBytes);
+    if (!bytes.ok()) {
+        bool const vanished = bytes.status().code() == XQAJIT_UNAVAILABLE;  // another process replaced or set it aside meanwhile
+        return end(vanished ? Outcome::kMissing : Outcome::kUnreadable, unavailable(bytes.status().message()));
+    }
+    Result<Entry> entry = decode_entry(*bytes, key);
+    if (!entry.ok()) return end(Outcome::kBad, entry.status());
+    read.entry = std::move(*entry);
+    return end(Outcome::kGood, {});
+}
+
+std::optional<Entry> DiskStore::load_from(int folder, CacheKey const& key) {
+    using Outcome = ReadEntry::Outcome;
+    ReadEntry read = read_entry(folder, key);
+    if (read.outcome == Outcome::kGood) return std::move(read.entry);
+    if (read.outcome == Outcome::kUnreadable) warn_of_reading(path_of(key) + ": " + read.status.message());
+    if (read.outcome == Outcome::kBad) set_aside(folder, key, read);
+    return std::nullopt;
+}
+
+std::optional<Entry> DiskStore::load(CacheKey const& key) {
+    if (!state_.usable) return std::nullopt;
+    Result<UniqueFd> const folder = open_body_folder(key.body, /*create=*/false);
+    if (!folder.ok()) warn_of_reading(path_of(key) + ": " + folder.status().message());
+    if (!folder.ok() || !folder->valid()) return std::nullopt;
+    return load_from(folder->get(), key);
+}
+
+std::vector<Entry> DiskStore::load_any_compiler(Digest const& body) {
+    std::vector<Entry> entries;
+    if (!state_.usable) return entries;
+    Result<UniqueFd> const folder = open_body_folder(body, /*create=*/false);
+    if (!folder.ok()) warn_of_reading(path_of({body, {}}) + ": " + folder.status().message());
+    if (!folder.ok() || !folder->valid()) return entries;
+
+    std::vector<std::pair<CompilerRank, Entry>> ranked;
+    for (std::string const& name : names_in(folder->get())) {
+        CacheKey key{body, {}};
+        if (!parse_file_name(name, key.compiler)) continue;
+        std::optional<Entry> entry = load_from(folder->get(), key);
+        if (!entry) continue;
+        CompilerRank rank = compiler_rank(entry->metadata);
+        ranked.emplace_back(std::move(rank), std::move(*entry));
+    }
+    // The last resort, the compiler's digest, says nothing: it makes every process choose alike.
+    std::sort(ranked.begin(), ranked.end(), [](auto const& left, auto const& right) {
+        auto const order = left.first <=> right.first;
+        return order != 0 ? order > 0 : left.second.key.compiler > right.second.key.compiler;
+    });
+    for (auto& [rank, entry] : ranked) entries.push_back(std::move(entry));
+    return entries;
+}
+
+Status DiskStore::store(Entry const& entry) {
+    Status status = write(entry);
+    if (!status.ok() && !write_warned_.exchange(true))
+        log::warning(fmt::format("a kernel was not kept on disk, nor may be later ones: {}", status.message()));
+    return status;
+}
+
+Status DiskStore::write(Entry const& entry) {
+    XQAJIT_RETURN_IF_ERROR(check_limits(entry));
+    if (!state_.writable) return unavailable(state_.reason);
+    Result<UniqueFd> const folder = open_body_folder(entry.key.body, /*create=*/true);
+    Status const status =
+        folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encode_entry(entry)) : folder.status();
+    return status.ok() ? status : Status(status.code(), path_of(entry.key) + ": " + status.message());
+}
+
+std::vector<ListedEntry> DiskStore::list() const {
+    std::vector<ListedEntry> listed;
+    if (!state_.usable) return listed;
+    auto const open_or_warn = [&](int directory, std::string const& name) {
+        Result<UniqueFd> folder = open_folder_at(directory, name, /*create=*/false);
+        if (!folder.ok()) log::warning(fmt::format("{} is not listed: {}", state_.effective_path, folder.status().message()));
+        return folder.ok() ? std::move(*folder) : UniqueFd();
+    };
+    for (std::string const& prefix : names_in(directory_.get())) {
+        if (prefix.size() != 2 || prefix.find_first_not_of("0123456789abcdef") != std::string::npos) continue;
+        UniqueFd const bodies = open_or_warn(directory_.get(), prefix);
+        if (!bodies.valid()) continue;
+        for (std::string const& body_name : names_in(bodies.get())) {
+            CacheKey key;
+            if (!parse_digest_name(body_name, key.body) || prefix_of(key.body) != prefix) continue;
+            UniqueFd const folder = open_or_warn(bodies.get(), body_name);
+            if (!folder.valid()) continue;
+            for (std::string const& name : names_in(folder.get())) {
+                if (!parse_file_name(name, key.compiler)) continue;
+                ReadEntry read = read_entry(folder.get(), key);
+                if (read.outcome == ReadEntry::Outcome::kMissing) continue;
+                listed.push_back({key, path_of(key), static_cast<std::uint64_t>(read.file.st_size), std::move(read.status),
+                                  std::move(read.entry.metadata), read.entry.is_ptx});
+            }
+        }
+    }
+    return listed;
+}
+
+void DiskStore::set_aside(int folder, CacheKey const& key, ReadEntry const& bad) {
+    ++quarantined_;
+    // Another process that met the same bad file may have written a good one since.
+    struct stat now {};
+    bool const same = ::fstatat(folder, file_name(key).c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == bad.file.st_dev &&
+                      now.st_ino == bad.file.st_ino;
+    std::string const fate = same ? move_away(folder, key) : "replaced meanwhile";
+    log::warning(fmt::format("{}: {}; {}", path_of(key), bad.status.message(), fate));
+}
+
+// What became of the file.
+std::string DiskStore::move_away(int folder, CacheKey const& key) const {
+    std::string const name = file_name(key);
+    Result<UniqueFd> const quarantine = open_folder_at(directory_.get(), kQuarantine, /*create=*/true);
+    for (int counter = 0; quarantine.ok() && counter < kQuarantinedPerKey; ++counter) {
+        std::string const aside = fmt::format("{}-{}-{}.bad", key.body.hex(), key.compiler.hex(), counter);
+        if (exists_at(quarantine->get(), aside)) continue;
+        if (::renameat(folder, name.c_str(), quarantine->get(), aside.c_str()) == 0)
+            return fmt::format("moved to {}/{}", kQuarantine, aside);
+        break;
+    }
+    if (::unlinkat(folder, name.c_str(), 0) == 0 || (errno == EISDIR && ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0))
+        return "removed";
+    return "left in place: " + errno_text(errno);
+}
+
+void DiskStore::warn_of_reading(std::string const& reason) {
+    if (!read_warned_.exchange(true)) log::warning(reason);
+}
+
+}  // namespace xqajit::cache

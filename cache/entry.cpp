@@ -1,0 +1,145 @@
+#include "cache/entry.h"
+
+#include <fmt/format.h>
+
+namespace xqajit::cache {
+namespace {
+
+// The first bytes tell a text-mode or 7-bit copy from the original: a byte over 127, CR LF, and LF.
+constexpr std::string_view kMagic{"\xF1XQA\r\n\x1A\n", 8};
+constexpr std::uint32_t kFlagPtx = 1;
+constexpr std::size_t kPrefixBytes = 8 + 4;                       // magic, version: the same in every version
+constexpr std::size_t kHeaderBytes = kPrefixBytes + 4 + 16 + 16;  // and flags, body, compiler
+constexpr std::size_t kTrailerBytes = 16;
+constexpr std::size_t kMinimumBytes = kHeaderBytes + 4 + 4 + 8 + kTrailerBytes;
+
+class Writer {
+public:
+    explicit Writer(std::size_t size) { bytes_.reserve(size); }
+    void raw(std::string_view bytes) { bytes_.append(bytes); }
+    void integer(std::uint64_t value, int width) {
+        for (int i = 0; i < width; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+    }
+    void digest(Digest const& digest) {
+        integer(digest.low, 8);
+        integer(digest.high, 8);
+    }
+    std::string_view written() const { return bytes_; }
+    std::string take() { return std::move(bytes_); }
+
+private:
+    std::string bytes_;
+};
+
+// Each read says false, and reads nothing, where fewer bytes are left.
+class Reader {
+public:
+    explicit Reader(std::string_view bytes) : rest_(bytes) {}
+    std::size_t left() const { return rest_.size(); }
+    bool raw(std::uint64_t size, std::string_view& bytes) {
+        if (size > rest_.size()) return false;
+        bytes = rest_.substr(0, size);
+        rest_.remove_prefix(size);
+        return true;
+    }
+    bool integer(int width, std::uint64_t& value) {
+        std::string_view bytes;
+        if (!raw(static_cast<std::uint64_t>(width), bytes)) return false;
+        value = 0;
+        for (int i = 0; i < width; ++i) value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+        return true;
+    }
+    bool digest(Digest& digest) { return integer(8, digest.low) && integer(8, digest.high); }
+
+private:
+    std::string_view rest_;
+};
+
+Status corrupt(std::string text) { return {XQAJIT_CACHE_CORRUPT, "cache entry: " + std::move(text)}; }
+
+std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
+
+}  // namespace
+
+Status check_limits(Entry const& entry) {
+    if (entry.metadata.size() > kMaxMetadataBytes)
+        return invalid_argument(
+            fmt::format("cache entry: metadata is {} bytes: accepted are 0..{}", entry.metadata.size(), kMaxMetadataBytes));
+    std::uint64_t const room = kMaxEntryBytes - kMinimumBytes - entry.metadata.size();
+    if (entry.image.empty() || entry.image.size() > room)
+        return invalid_argument(fmt::format("cache entry: image is {} bytes: accepted are 1..{}", entry.image.size(), room));
+    return {};
+}
+
+std::string encode_entry(Entry const& entry) {
+    Writer out(kMinimumBytes + entry.metadata.size() + entry.image.size());
+    out.raw(kMagic);
+    out.integer(kEntryVersion, 4);
+    out.integer(entry.is_ptx ? kFlagPtx : 0, 4);
+    out.digest(entry.key.body);
+    out.digest(entry.key.compiler);
+    out.integer(entry.metadata.size(), 4);
+    out.raw(entry.metadata);
+    out.integer(0, 4);  // signature: reserved
+    out.integer(entry.image.size(), 8);
+    out.raw(entry.image);
+    out.digest(digest_of(out.written()));
+    return out.take();
+}
+
+Result<Entry> decode_entry(std::string_view bytes) {
+    if (bytes.size() > kMaxEntryBytes)
+        return corrupt(fmt::format("length is {} bytes: accepted are up to {}", bytes.size(), kMaxEntryBytes));
+    Reader in(bytes);
+    std::string_view magic;
+    std::uint64_t version = 0;
+    if (!in.raw(kMagic.size(), magic) || !in.integer(4, version))
+        return corrupt(fmt::format("length is {} bytes: the smallest entry has {}", bytes.size(), kMinimumBytes));
+    if (magic != kMagic) return corrupt("magic is not that of a cache entry");
+    if (version != kEntryVersion) return corrupt(fmt::format("version is {}: this library reads {}", version, kEntryVersion));
+    if (bytes.size() < kMinimumBytes)
+        return corrupt(fmt::format("length is {} bytes: the smallest entry has {}", bytes.size(), kMinimumBytes));
+
+    std::uint64_t flags = 0;
+    std::uint64_t metadata_bytes = 0;
+    std::uint64_t signature_bytes = 0;
+    std::uint64_t image_bytes = 0;
+    std::string_view metadata;
+    std::string_view image;
+    Entry entry;
+    in.integer(4, flags);
+    in.digest(entry.key.body);
+    in.digest(entry.key.compiler);
+    in.integer(4, metadata_bytes);
+    if (metadata_bytes > kMaxMetadataBytes)
+        return corrupt(fmt::format("length of the metadata is {}: accepted are 0..{}", metadata_bytes, kMaxMetadataBytes));
+    if (!in.raw(metadata_bytes, metadata) || !in.integer(4, signature_bytes))
+        return corrupt(
+            fmt::format("length of the metadata is {}: it does not fit an entry of {} bytes", metadata_bytes, bytes.size()));
+    if (signature_bytes != 0) return corrupt(fmt::format("signature is {} bytes: version {} has 0", signature_bytes, version));
+    if (!in.integer(8, image_bytes) || in.left() < kTrailerBytes || image_bytes != in.left() - kTrailerBytes)
+        return corrupt(fmt::format("length of the image is {}: it does not fit an entry of {} bytes", image_bytes, bytes.size()));
+    if (image_bytes == 0) return corrupt("image is empty");
+    in.raw(image_bytes, image);
+
+    Digest checksum;
+    in.digest(checksum);
+    if (checksum != digest_of(bytes.substr(0, bytes.size() - kTrailerBytes))) return corrupt("checksum does not match");
+    // After the checksum: an intact entry with a flag that this version does not know is another thing than a flipped bit.
+    if ((flags & ~std::uint64_t{kFlagPtx}) != 0)
+        return corrupt(fmt::format("flags are {:#x}: version {} knows {:#x}", flags, version, kFlagPtx));
+
+    entry.is_ptx = (flags & kFlagPtx) != 0;
+    entry.metadata = metadata;
+    entry.image = image;
+    return entry;
+}
+
+Result<Entry> decode_entry(std::string_view bytes, CacheKey const& expected) {
+    Result<Entry> entry = decode_entry(bytes);
+    if (entry.ok() && entry->key != expected)
+        return corrupt(fmt::format("key is {}: expected {}", key_text(entry->key), key_text(expected)));
+    return entry;
+}
+
+}  // namespace xqajit::cache
