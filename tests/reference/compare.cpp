@@ -1,0 +1,150 @@
+#include "reference/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "reference/codec.h"
+
+namespace xqajit::testing {
+namespace {
+
+template <class... Args> std::string printed(char const* format, Args... args) {
+    char line[512];
+    std::snprintf(line, sizeof line, format, args...);
+    return line;
+}
+
+// One output vector of a block: where it lies, and its place in messages.
+struct Vector {
+    std::int64_t out_base = 0;
+    std::int64_t lse_index = 0;
+    std::string place;
+};
+
+Vector vector_of(ReferenceCase const& c, Block const& block, std::size_t index) {
+    std::uint32_t const group = c.group();
+    std::uint32_t const beam = c.params.beam_width;
+    auto const g = static_cast<std::uint32_t>(index % group);
+    auto const w = static_cast<std::uint32_t>(index / group % beam);
+    auto const row = static_cast<std::int64_t>(index / group / beam);
+    std::uint32_t const head = block.kv_head * group + g;
+    std::int64_t const packed_row = (c.first_row(block.request) + row) * beam + w;
+    return {packed_row * c.out_stride_row + head * c.out_stride_head, packed_row * c.params.num_q_heads + head,
+            printed("request %u (len %d), row %lld of %lld, beam %u, head %u", block.request, c.seq_lens[block.request],
+                    static_cast<long long>(row), static_cast<long long>(c.rows_of(block.request)), w, head)};
+}
+
+void fail(Comparison& result, std::string text) {
+    if (result.ok) result.text = std::move(text);
+    result.ok = false;
+}
+
+void compare_fp8(ReferenceCase const& c, Bytes const& out, BlockResult const& expected, Comparison& result) {
+    std::uint32_t const dim = c.params.head_dim_v;
+    for (std::size_t n = 0; n < expected.lse.size(); ++n) {
+        Vector const at = vector_of(c, expected.block, n);
+        for (std::uint32_t d = 0; d < dim; ++d) {
+            double const scaled = expected.out[n * dim + d] * c.out_scale_rcp;
+            auto const want = static_cast<std::uint8_t>(encode(XQAJIT_DTYPE_FP8_E4M3, scaled));
+            std::uint8_t const got = out[static_cast<std::size_t>(at.out_base + d)];
+            std::uint32_t const steps = e4m3_steps(want, got);
+            result.fp8_steps = std::max(result.fp8_steps, steps);
+            if (steps > 1)
+                fail(result, printed("%s, element %u: e4m3 0x%02x (%g), expected 0x%02x (%g)", at.place.c_str(), d, got,
+                                     decode(XQAJIT_DTYPE_FP8_E4M3, got), want, scaled));
+        }
+    }
+}
+
+void compare_16bit(ReferenceCase const& c, Bytes const& out, BlockResult const& expected, Bounds const& bounds,
+                   Comparison& result) {
+    std::uint32_t const dim = c.params.head_dim_v;
+    double error2 = 0;
+    double norm2 = 0;
+    double worst = 0;
+    double largest = 0;
+    std::string worst_place;
+    for (std::size_t n = 0; n < expected.lse.size(); ++n) {
+        Vector const at = vector_of(c, expected.block, n);
+        for (std::uint32_t d = 0; d < dim; ++d) {
+            double const want = expected.out[n * dim + d];
+            double const got = decode(c.params.out_dtype, load_bits(out.data(), at.out_base + d, 2));
+            if (!std::isfinite(got)) {
+                fail(result, printed("%s, element %u: %g, expected %g", at.place.c_str(), d, got, want));
+                return;
+            }
+            double const error = std::fabs(got - want);
+            error2 += error * error;
+            norm2 += want * want;
+            largest = std::max(largest, std::fabs(want));
+            if (error > worst || worst_place.empty()) {
+                worst = error;
+                worst_place = printed("%s, element %u: %g, expected %g", at.place.c_str(), d, got, want);
+            }
+        }
+    }
+    if (norm2 == 0) {
+        if (worst != 0) fail(result, worst_place + " (nothing is visible)");
+        return;
+    }
+    double const rel_l2 = std::sqrt(error2 / norm2);
+    double const max_ratio = worst / largest;
+    result.rel_l2 = std::max(result.rel_l2, rel_l2);
+    result.max_ratio = std::max(result.max_ratio, max_ratio);
+    if (rel_l2 > bounds.rel_l2 || max_ratio > bounds.max_ratio)
+        fail(result, printed("kv head %u: relative L2 %.3g (bound %.3g), max ratio %.3g (bound %.3g); worst at ",
+                             expected.block.kv_head, rel_l2, bounds.rel_l2, max_ratio, bounds.max_ratio) +
+                         worst_place);
+}
+
+void compare_lse(ReferenceCase const& c, std::span<float const> lse, BlockResult const& expected, Bounds const& bounds,
+                 Comparison& result) {
+    for (std::size_t n = 0; n < expected.lse.size(); ++n) {
+        Vector const at = vector_of(c, expected.block, n);
+        double const want = expected.lse[n];
+        double const got = lse[static_cast<std::size_t>(at.lse_index)];
+        if (want == got) continue;  // both -inf too
+        double const error = std::fabs(got - want);
+        if (std::isfinite(error)) result.lse_error = std::max(result.lse_error, error);
+        if (!std::isfinite(error) || error > bounds.lse_abs + bounds.lse_rel * std::fabs(want))
+            fail(result, printed("%s: lse %.9g, expected %.9g", at.place.c_str(), got, want));
+    }
+}
+
+}  // namespace
+
+Bounds bounds_for(std::int32_t q_dtype) {
+    double const rel_l2 = q_dtype == XQAJIT_DTYPE_FP16 ? 1e-3 : 4e-3;
+    return {rel_l2, 2 * rel_l2, 1e-3, 1e-5};
+}
+
+void Comparison::merge(Comparison const& other) {
+    if (ok && !other.ok) text = other.text;
+    ok = ok && other.ok;
+    rel_l2 = std::max(rel_l2, other.rel_l2);
+    max_ratio = std::max(max_ratio, other.max_ratio);
+    lse_error = std::max(lse_error, other.lse_error);
+    fp8_steps = std::max(fp8_steps, other.fp8_steps);
+    blocks += other.blocks;
+}
+
+std::string Comparison::summary() const {
+    return printed("rel_l2 %.2e max %.2e lse %.1e fp8_steps %u (%zu blocks)", rel_l2, max_ratio, lse_error, fp8_steps, blocks);
+}
+
+Comparison compare_outputs(ReferenceCase const& c, Bytes const& out, std::span<float const> lse,
+                           std::span<BlockResult const> expected, Bounds const& bounds) {
+    Comparison result;
+    for (BlockResult const& block : expected) {
+        if (c.params.out_dtype == XQAJIT_DTYPE_FP8_E4M3)
+            compare_fp8(c, out, block, result);
+        else
+            compare_16bit(c, out, block, bounds, result);
+        if (!lse.empty()) compare_lse(c, lse, block, bounds, result);
+        ++result.blocks;
+    }
+    return result;
+}
+
+}  // namespace xqajit::testing

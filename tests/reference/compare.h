@@ -1,0 +1,37 @@
+// How far an output is from the reference.
+#pragma once
+
+#include <string>
+
+#include "reference/reference.h"
+
+namespace xqajit::testing {
+
+struct Bounds {
+    double rel_l2 = 0;     // ||out - ref|| / ||ref|| over a (request, kv head)
+    double max_ratio = 0;  // max |out - ref| / max |ref| over a (request, kv head)
+    double lse_abs = 0;    // |lse - ref| <= lse_abs + lse_rel * |ref|
+    double lse_rel = 0;
+};
+
+// 16-bit arithmetic: 4e-3 (bf16) and 1e-3 (fp16) in the norm, twice that for the worst element.
+Bounds bounds_for(std::int32_t q_dtype);
+
+struct Comparison {
+    bool ok = true;
+    std::string text;   // the first failure: which block and element, expected and got
+    double rel_l2 = 0;  // worst block; 0 with an fp8 output, which is compared in steps
+    double max_ratio = 0;
+    double lse_error = 0;
+    std::uint32_t fp8_steps = 0;
+    std::size_t blocks = 0;
+    void merge(Comparison const& other);
+    std::string summary() const;  // "rel_l2 1.1e-03 max 2.0e-03 lse 1e-06 (12 blocks)"
+};
+
+// out: bits with the case's output strides; lse: [rows, beam, num_q_heads], empty if the case has none. An fp8 output is right within
+// one e4m3 step of the rounded reference; a row that sees nothing must be exactly 0.
+Comparison compare_outputs(ReferenceCase const& c, Bytes const& out, std::span<float const> lse,
+                           std::span<BlockResult const> expected, Bounds const& bounds);
+
+}  // namespace xqajit::testing

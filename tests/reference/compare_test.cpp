@@ -1,0 +1,105 @@
+#include "reference/compare.h"
+
+#include <limits>
+
+#include "catch.h"
+#include "reference/small_case.h"
+
+using namespace xqajit::testing;
+
+namespace {
+
+struct Outputs {
+    Bytes out;
+    std::vector<float> lse;
+};
+
+// What a perfect kernel would store.
+Outputs rounded(ReferenceCase const& c, std::vector<BlockResult> const& blocks) {
+    std::uint32_t const bytes = bytes_of(c.params.out_dtype);
+    Outputs result{Bytes(static_cast<std::size_t>(c.rows() * c.out_stride_row) * bytes),
+                   std::vector<float>(static_cast<std::size_t>(c.rows()) * c.params.num_q_heads)};
+    bool const fp8 = c.params.out_dtype == XQAJIT_DTYPE_FP8_E4M3;
+    for (BlockResult const& block : blocks)
+        for (std::uint32_t g = 0; g < c.group(); ++g) {
+            std::int64_t const head = block.block.kv_head * c.group() + g;
+            result.lse[static_cast<std::size_t>(block.block.request * c.params.num_q_heads + head)] =
+                static_cast<float>(block.lse[g]);
+            for (std::uint32_t d = 0; d < c.params.head_dim; ++d)
+                store_bits(result.out.data(), block.block.request * c.out_stride_row + head * c.out_stride_head + d, bytes,
+                           encode(c.params.out_dtype, block.out[g * c.params.head_dim + d] * (fp8 ? c.out_scale_rcp : 1)));
+        }
+    return result;
+}
+
+struct Fixture {
+    ReferenceCase c = small_case({});
+    std::vector<BlockResult> blocks = compute_reference(c, all_blocks(c));
+    Comparison compare(Outputs const& o) const { return compare_outputs(c, o.out, o.lse, blocks, bounds_for(c.params.q_dtype)); }
+};
+
+}  // namespace
+
+TEST_CASE("a correctly rounded output is within the bounds", "[reference]") {
+    for (std::int32_t const dtype : {XQAJIT_DTYPE_FP16, XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}) {
+        Fixture f;
+        f.c.params.out_dtype = dtype;
+        f.c.out_scale_rcp = 37;
+        Comparison const result = compare_outputs(f.c, rounded(f.c, f.blocks).out, {}, f.blocks,
+                                                  bounds_for(dtype == XQAJIT_DTYPE_FP16 ? dtype : XQAJIT_DTYPE_BF16));
+        INFO(name_of(dtype) << ": " << result.text);
+        CHECK(result.ok);
+        CHECK(result.blocks == 6);
+    }
+}
+
+TEST_CASE("one wrong element is found and named", "[reference][W06]") {
+    Fixture const f;
+    struct {
+        double value;
+        char const* why;
+    } const wrong[] = {
+        {9, "large"}, {std::numeric_limits<double>::quiet_NaN(), "NaN"}, {std::numeric_limits<double>::infinity(), "infinite"}};
+    for (auto const& row : wrong) {
+        Outputs o = rounded(f.c, f.blocks);
+        store_bits(o.out.data(), 2 * f.c.out_stride_row + 4 * f.c.out_stride_head + 11, 2, encode(XQAJIT_DTYPE_BF16, row.value));
+        Comparison const result = f.compare(o);
+        INFO(row.why << ": " << result.text);
+        CHECK_FALSE(result.ok);
+        CHECK(result.text.find("request 2") != std::string::npos);
+        CHECK(result.text.find("head 4, element 11") != std::string::npos);
+    }
+}
+
+TEST_CASE("anything but 0 in a row that sees nothing is an error", "[reference][W39]") {
+    Fixture const f;
+    Outputs o = rounded(f.c, f.blocks);
+    store_bits(o.out.data(), f.c.out_stride_row, 2, encode(XQAJIT_DTYPE_BF16, 1e-30));
+    CHECK_FALSE(f.compare(o).ok);
+}
+
+TEST_CASE("a wrong lse is an error, NaN and a finite one for an empty row included", "[reference][W43]") {
+    Fixture const f;
+    CHECK(f.compare(rounded(f.c, f.blocks)).ok);
+    for (auto const& [row, value] : {std::pair{0, 1.4427F}, {1, 0.0F}, {2, std::numeric_limits<float>::quiet_NaN()}}) {
+        Outputs o = rounded(f.c, f.blocks);
+        float& lse = o.lse[static_cast<std::size_t>(row) * f.c.params.num_q_heads];
+        lse = row == 0 ? lse * value : value;  // row 0: base 2 in place of e
+        CHECK_FALSE(f.compare(o).ok);
+    }
+}
+
+TEST_CASE("an fp8 output may be one step off and no more", "[reference]") {
+    Fixture f;
+    f.c.params.out_dtype = XQAJIT_DTYPE_FP8_E4M3;
+    f.c.out_scale_rcp = 37;
+    Outputs const good = rounded(f.c, f.blocks);
+    for (int const steps : {1, 2}) {
+        Outputs o = good;
+        o.out[5] = static_cast<std::uint8_t>((o.out[5] & 0x7F) > 0x40 ? o.out[5] - steps : o.out[5] + steps);
+        CHECK(f.compare(o).ok == (steps == 1));
+    }
+    Outputs o = good;
+    o.out[5] = 0x7F;
+    CHECK_FALSE(f.compare(o).ok);
+}
