@@ -21,10 +21,15 @@ struct ArchFacts {
     bool is_ptx() const { return target.starts_with("compute_"); }
 };
 
-// "sm_90a", "sm_80", "90a", "9.0a", "9.0", "compute_80". A bare 90 becomes 90a, 100 and 103 and 110 their "a", 120 and 121 "120f".
+// "sm_90a", "sm_80", "90a", "9.0a", "9.0", "compute_80". Without a suffix 90, 100, 103 and 110 become their "a", 120 and 121
+// "sm_120f" (one image serves both); "compute_90" stays plain, because PTX is asked for to run on later GPUs.
+// INVALID_ARGUMENT lists the accepted names.
 Result<ArchFacts> arch_from_name(std::string_view name);
+// UNSUPPORTED lists the known capabilities.
 Result<ArchFacts> arch_from_capability(std::uint32_t major, std::uint32_t minor);
-// Whether an image for `target` runs on a device of capability sm.
+// Whether an image for `target` runs on a device of capability sm: sm_NN on the same major with a minor as high (Tegra parts, 87
+// and 110, exchange images with no other), sm_NNa on NN alone, sm_NNf on NN and the later members of its family, compute_NN on NN
+// and all later; compute_NNa and compute_NNf as sm_NNa and sm_NNf.
 bool runs_on(ArchFacts const& target, std::uint32_t device_sm);
 
-} // namespace xqajit
+}  // namespace xqajit

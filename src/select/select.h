@@ -10,23 +10,35 @@
 
 namespace xqajit {
 
+enum class RuleKind : std::uint32_t {
+    kCapability,  // the family's kernels cannot compute anything else
+    kBuilt,       // whether this build has the family's kernels
+    kChoice,      // they could, but another family does it better: a forced family skips the rule
+};
+
 // A rule admits a shape when `holds`. The CLI prints `text`, the tests enumerate the tables.
 struct Rule {
-    char const* id;   // "hmma.beam"
-    char const* text; // "beam_width x group size is at most 128"
+    char const* id;    // "hmma.beam"
+    char const* text;  // what is admitted: "beam_width is 1..8"
     bool (*holds)(XQAParams const& params, ArchFacts const& arch);
+    std::string (*found)(XQAParams const& params, ArchFacts const& arch);  // what the rule looked at: "beam_width 9"
+    RuleKind kind = RuleKind::kCapability;
 };
 
 struct Admission {
     Family family = Family::kMmha;
     bool ok = false;
     std::string rule;  // id of the first rule that refused; "" if ok
-    std::string text;  // that rule's text
+    std::string text;  // that rule's text and what it found: "beam_width is 1..8 (here beam_width 9)"
 };
 
-std::span<Rule const> common_rules();           // every family's first rules
-std::span<Rule const> family_rules(Family family);
-Admission admit(Family family, XQAParams const& params, ArchFacts const& arch);
+// Whether this build has kernels of the family. False makes its rule "<family>.not_built" refuse every shape.
+bool family_is_built(Family family);
+
+std::span<Rule const> common_rules();               // every family's first rules
+std::span<Rule const> family_rules(Family family);  // then these, "<family>.not_built" first
+// waived: kinds of rules not asked.
+Admission admit(Family family, XQAParams const& params, ArchFacts const& arch, std::span<RuleKind const> waived = {});
 
 // What the settings force.
 struct Overrides {
@@ -35,19 +47,27 @@ struct Overrides {
     std::int32_t division = XQAJIT_DIVISION_DEFAULT;
     std::uint32_t nb_sub_seq = 0;
     std::optional<bool> pdl;
-    bool perf_gate = false;
+    bool perf_gate = false;  // asked at run time with perf_gate_passes(): it needs a batch and lengths, which select() never sees
 };
+// Settings left at their default force nothing. INVALID_ARGUMENT names the variable, its value and what is accepted.
 Result<Overrides> overrides_from(Settings const& settings);
 
 struct Selection {
     KernelSpec spec;
-    std::string reason;                // "rule choice.fallback: ..." or "forced by XQAJIT_FORCE_KERNEL"
-    std::vector<Admission> admissions; // one a family, in kFamilies' order
+    std::string reason;                 // "choice.gmma: ..." or "forced: ...": which order was followed and who refused before
+    std::vector<Admission> admissions;  // one a family, in kFamilies' order
 };
-// `params` is normalized and valid; overrides.numeric wins over params.numeric. UNSUPPORTED names the rule that refused each family.
+// `params` is normalized and valid; overrides.numeric wins over params.numeric. UNSUPPORTED names the rule that refused each family;
+// a forced choice that no forced family serves is UNSUPPORTED too, never a silent fallback.
 Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrides const& overrides);
 
-// The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference). Off by default.
-bool perf_gate_passes(XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t past_len, bool multi_block);
+// The normal choice among families that admit a shape: mla, else gmma, else hmma, else mmha. The rules make this the whole policy:
+// mla admits MLA shapes alone, gmma refuses linear drafts, and plain MHA is mmha's. nullopt: nobody admits it.
+std::optional<Family> choose(std::span<Admission const> admissions);
 
-} // namespace xqajit
+// The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference); where it does not, mmha runs.
+// Off by default. A forced kernel is not asked. past_len: tokens of the longest request; multi_block: whether its KV may be divided.
+bool perf_gate_passes(XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t past_len,
+                      bool multi_block);
+
+}  // namespace xqajit
