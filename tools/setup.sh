@@ -9,6 +9,7 @@ nvrtc_wheels=(nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96)
 old_nvrtc_wheel=nvidia-cuda-nvrtc-cu12==12.4.127
 oldest_cuda=12040        # as CUDA_VERSION in cuda.h
 clang_format=clang-format-14 # versions format differently: the files are formatted by this one
+fuzzer_runtime='/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
 jobs=${jobs:-$(nproc)}
 
 # One line a package: its name, then what shows that it is there: a command, a header's name, or an absolute path (globs allowed).
@@ -24,11 +25,13 @@ build_packages='
     libxxhash-dev       xxhash.h
     catch2              catch2/catch*.hpp
     python3             python3'
-test_packages="
+test_packages='
     git                 git
-    pkg-config          pkg-config
+    pkg-config          pkg-config'
+# Suites that need one of these are skipped where the distribution does not have it.
+optional_packages="
     clang               clang++
-    libclang-rt-dev     /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a
+    libclang-rt-dev     $fuzzer_runtime
     $clang_format       $clang_format"
 
 step() { printf '== %s\n' "$*"; }
@@ -42,26 +45,42 @@ is_there() {
     esac
 }
 
-apt_install() {
-    local as_root=()
+# The packages of a list that are not there.
+missing_of() {
+    local package probe
+    while read -r package probe; do
+        [ -z "$package" ] || is_there "$probe" || echo "$package"
+    done <<<"$1"
+}
+
+apt_update() {
+    as_root=()
     command -v apt-get >/dev/null || fail "no apt-get here; install these by hand, then run this again: $*"
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null || fail "neither root nor sudo; install these by hand, then run this again: $*"
         as_root=(sudo)
     fi
-    step "apt: installing $*"
     "${as_root[@]}" apt-get update -qq </dev/null || fail "apt-get update failed; its messages are above"
+}
+
+apt_install() {
+    step "apt: installing $*"
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null ||
         fail "apt-get could not install: $*"
 }
 
 setup_packages() {
-    local wanted=$build_packages package probe missing=()
-    [ "${1-}" = --tests ] && wanted+=$test_packages
-    while read -r package probe; do
-        [ -z "$package" ] || is_there "$probe" || missing+=("$package")
-    done <<<"$wanted"
-    [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
+    local required=$build_packages optional='' package missing wished
+    [ "${1-}" = --tests ] && required+=$test_packages optional=$optional_packages
+    mapfile -t missing < <(missing_of "$required")
+    mapfile -t wished < <(missing_of "$optional")
+    if [ ${#missing[@]} != 0 ] || [ ${#wished[@]} != 0 ]; then
+        apt_update "${missing[@]}"
+        for package in "${wished[@]}"; do
+            if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); else step "apt: no package $package here"; fi
+        done
+        [ ${#missing[@]} = 0 ] || apt_install "${missing[@]}"
+    fi
     step "packages: all there"
     [ "$(g++ -dumpversion | cut -d. -f1)" -ge 12 ] || fail "g++ is $(g++ -dumpversion): 12 or newer is needed"
     local cmake_version
@@ -82,7 +101,7 @@ toolkit_include() {
 
 make_venv() {
     [ -x .deps/venv/bin/pip ] && return
-    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    python3 -c 'import ensurepip, venv' 2>/dev/null || { apt_update python3-venv; apt_install python3-venv; }
     python3 -m venv .deps/venv || fail "python3 could not make a virtual environment in .deps/venv"
 }
 

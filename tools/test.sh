@@ -58,6 +58,12 @@ suite() {
     step "$name: $p passed, $f failed, $s skipped, $((SECONDS - begin)) s"
 }
 
+# skip NAME WHY
+skip() {
+    skipped=$((skipped + 1))
+    step "$1: skipped, $2"
+}
+
 build() { setup_configure "$1" && cmake --build --preset "$1" --parallel "$jobs" --target "${@:2}"; }
 
 formatted() {
@@ -78,7 +84,7 @@ setup_packages --tests
 setup_nvrtc
 setup_old_nvrtc
 
-check format formatted
+if is_there "$clang_format"; then check format formatted; else skip format "no $clang_format"; fi
 
 # Optimised, as users build it: the command line and the installation; with a GPU, the kernels.
 release=(xqajit xqajit_cli xqajit_worker tests/cli/all)
@@ -98,6 +104,10 @@ if stage build-tsan build tsan tests/unit/cache/all tests/unit/service/all; then
     suite tsan-cache build/tsan/tests/unit/cache
     suite tsan-service build/tsan/tests/unit/service
 fi
-stage build-fuzz build fuzz tests/fuzz/all && run_fuzzers
+if is_there clang++ && is_there "$fuzzer_runtime"; then
+    stage build-fuzz build fuzz tests/fuzz/all && run_fuzzers
+else
+    skip fuzz "no clang with libFuzzer"
+fi
 
 finished=1
