@@ -85,6 +85,7 @@ typedef enum xqajit_division {
     XQAJIT_DIVISION_INVARIANT = 3 /* fixed token edges: a request's bits depend on neither its neighbours nor max_len */
 } xqajit_division;
 
+/* clang-format off */
 /* One attention layer's shape and features. Thread-safe to share; never holds device pointers. */
 typedef struct xqajit_params {
     uint32_t struct_size;
@@ -204,26 +205,28 @@ typedef struct xqajit_prewarm_options {
 
 #define XQAJIT_PREWARM_OPTIONS_INIT {sizeof(xqajit_prewarm_options)}
 
+/* clang-format on */
+
 /* "0.1.0" */
-XQAJIT_API const char* xqajit_version(void);
-XQAJIT_API const char* xqajit_status_name(xqajit_status status);
+XQAJIT_API char const* xqajit_version(void);
+XQAJIT_API char const* xqajit_status_name(xqajit_status status);
 /* Text of this thread's last failure, "" if none. Valid until this thread's next call. */
-XQAJIT_API const char* xqajit_last_error(void);
+XQAJIT_API char const* xqajit_last_error(void);
 XQAJIT_API void xqajit_free(char* text);
 
 /* Replaces the log's sink for the whole process; null restores standard error. Not to be called while other calls run. */
 XQAJIT_API void xqajit_set_log(xqajit_log_fn log, void* user);
 
 /* Reads the settings from the environment. cache_dir: null takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
-XQAJIT_API xqajit_status xqajit_create(const char* cache_dir, xqajit_service** service);
+XQAJIT_API xqajit_status xqajit_create(char const* cache_dir, xqajit_service** service);
 XQAJIT_API void xqajit_destroy(xqajit_service* service); /* null: nothing. Unloads modules. */
 
 /* Finds or compiles the kernel and loads it into the calling thread's current context. Blocks; idempotent. */
-XQAJIT_API xqajit_status xqajit_prepare(xqajit_service* service, const xqajit_params* params);
+XQAJIT_API xqajit_status xqajit_prepare(xqajit_service* service, xqajit_params const* params);
 /* Exact bytes that any launch of this shape with batch <= max_batch and max_len <= max_len can need on the current context's
  * device. 0 where no launch needs one. */
-XQAJIT_API xqajit_status xqajit_workspace_size(xqajit_service* service, const xqajit_params* params, uint32_t max_batch, uint64_t max_len,
-                                               uint64_t* bytes);
+XQAJIT_API xqajit_status xqajit_workspace_size(xqajit_service* service, xqajit_params const* params, uint32_t max_batch,
+                                               uint64_t max_len, uint64_t* bytes);
 /* Zeroes the counters on the stream and remembers (context, workspace, bytes). Once per workspace, and again after a foreign
  * write or a killed launch. One workspace serves one stream at a time. */
 XQAJIT_API xqajit_status xqajit_workspace_init(xqajit_service* service, void* workspace, uint64_t bytes, xqajit_stream stream);
@@ -231,24 +234,26 @@ XQAJIT_API xqajit_status xqajit_workspace_init(xqajit_service* service, void* wo
 XQAJIT_API xqajit_status xqajit_workspace_release(xqajit_service* service, void* workspace);
 /* Launches on the stream (its context is made current for the call). A prepared run allocates, compiles and synchronises
  * nothing. While the stream is capturing, an unprepared shape is refused (NOT_PREPARED) and the capture stays valid. */
-XQAJIT_API xqajit_status xqajit_run(xqajit_service* service, const xqajit_params* params, const xqajit_run_args* args, xqajit_stream stream);
+XQAJIT_API xqajit_status xqajit_run(xqajit_service* service, xqajit_params const* params, xqajit_run_args const* args,
+                                    xqajit_stream stream);
 
 /* OK if some family admits the shape on arch ("sm_90a"; null: XQAJIT_ARCH, else the current context's), UNSUPPORTED with the
  * rules otherwise. Needs no GPU when arch is given. */
-XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, const xqajit_params* params, const char* arch);
+XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, xqajit_params const* params, char const* arch);
 
 /* Documents in JSON, each with a "schema" member. None needs a GPU when arch is given. */
-XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, const char* arch, char** json);
-XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, const xqajit_params* params, const char* arch, uint32_t batch,
+XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, char const* arch, char** json);
+XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, xqajit_params const* params, char const* arch, uint32_t batch,
                                         uint64_t seq_len, char** json);
 /* shapes: the text of a shape list. report may be null. Fails (COMPILE_FAILED) if any kernel failed; the report names it. */
-XQAJIT_API xqajit_status xqajit_prewarm(xqajit_service* service, const char* shapes, const xqajit_prewarm_options* options, char** report);
+XQAJIT_API xqajit_status xqajit_prewarm(xqajit_service* service, char const* shapes, xqajit_prewarm_options const* options,
+                                        char** report);
 /* The distinct shapes of a list: {"entries": [{"name", "params": {...}}]}. */
-XQAJIT_API xqajit_status xqajit_parse_shapes(xqajit_service* service, const char* shapes, char** json);
+XQAJIT_API xqajit_status xqajit_parse_shapes(xqajit_service* service, char const* shapes, char** json);
 /* A shape from one JSON object with the shape list's keys, scalars only. */
-XQAJIT_API xqajit_status xqajit_params_from_json(const char* json, xqajit_params* params);
+XQAJIT_API xqajit_status xqajit_params_from_json(char const* json, xqajit_params* params);
 XQAJIT_API xqajit_status xqajit_cache_list(xqajit_service* service, char** json);
-XQAJIT_API xqajit_status xqajit_cache_show(xqajit_service* service, const char* key_prefix, char** json);
+XQAJIT_API xqajit_status xqajit_cache_show(xqajit_service* service, char const* key_prefix, char** json);
 XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json); /* CACHE_CORRUPT if any entry failed */
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);

@@ -2,6 +2,13 @@
 // No include, no standard type: NVRTC compiles this without any header.
 #pragma once
 
+// NVRTC has no <cstddef>; its front end spells the constant this way.
+#if defined(__CUDACC_RTC__)
+#define XQAJIT_OFFSET_OF(type, member) __INTADDR__(&(((type*)0)->member))
+#else
+#define XQAJIT_OFFSET_OF(type, member) __builtin_offsetof(type, member)
+#endif
+
 namespace xqajit::device {
 
 using u8 = unsigned char;
@@ -11,6 +18,7 @@ using u64 = unsigned long long;
 using i32 = int;
 using i64 = long long;
 
+// clang-format off
 // One of K or V: element row (page, token, head) starts at base + page*stride_page + token*stride_token + head*stride_head.
 // Contiguous KV: "page" is the sequence b*beam + w.
 struct KvTensor {
@@ -70,12 +78,14 @@ struct KernelArgs {
     u32 reserved0;
 };
 static_assert(sizeof(KernelArgs) == 304, "host and device must agree on KernelArgs");
-static_assert(__builtin_offsetof(KernelArgs, k) == 56);
-static_assert(__builtin_offsetof(KernelArgs, page_table_stride) == 136);
-static_assert(__builtin_offsetof(KernelArgs, partials) == 232);
-static_assert(__builtin_offsetof(KernelArgs, qk_scale) == 248);
+static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
+static_assert(XQAJIT_OFFSET_OF(KernelArgs, page_table_stride) == 136);
+static_assert(XQAJIT_OFFSET_OF(KernelArgs, partials) == 232);
+static_assert(XQAJIT_OFFSET_OF(KernelArgs, qk_scale) == 248);
+
+// clang-format on
 
 // One partial result: m_tile row maxima (log2 units), m_tile row sums, then m_tile x head_dim_v unnormalised sums of p * v.
 constexpr u32 partial_floats(u32 m_tile, u32 head_dim_v) { return (m_tile * (head_dim_v + 2) + 3) / 4 * 4; }
 
-} // namespace xqajit::device
+}  // namespace xqajit::device

@@ -1,0 +1,105 @@
+// Element types: 16-byte vectors to float, floats to the output type. Own conversions, so that no toolkit header is needed.
+#pragma once
+
+#include "common/memory.cuh"
+
+namespace xqajit::device {
+
+enum class Type : u32 { kFp16 = 1, kBf16 = 2, kFp8E4m3 = 3, kInt8 = 4 };  // xqajit_dtype's values
+
+constexpr u32 type_bytes(Type type) { return type == Type::kFp16 || type == Type::kBf16 ? 2 : 1; }
+
+inline Pair half2_to_floats(u32 word) {
+    Pair v;
+    asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %2;\n\tcvt.f32.f16 %0, lo;\n\tcvt.f32.f16 %1, hi;\n\t}"
+        : "=f"(v.x), "=f"(v.y)
+        : "r"(word));
+    return v;
+}
+
+// Two e4m3 codes, in the low half of `codes`, to two fp16: every e4m3 value is exact in fp16.
+inline u32 e4m3x2_to_half2(u32 codes) {
+    u32 halves;
+#if __CUDA_ARCH__ >= 890
+    asm("{\n\t.reg .b16 lo;\n\tcvt.u16.u32 lo, %1;\n\tcvt.rn.f16x2.e4m3x2 %0, lo;\n\t}" : "=r"(halves) : "r"(codes));
+#else
+    // The code's exponent and mantissa, moved to fp16's place, are the value times 2^-8. NaN codes (0x7f, 0xff) become +-480.
+    u32 const spread = __byte_perm(codes, 0, 0x1404);
+    u32 const scaled = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 1);
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(scaled), "r"(0x5c005c00u));  // 256
+#endif
+    return halves;
+}
+
+// One byte of `word` as a signed integer: 2^23 + (code + 128) has the code's byte as its lowest mantissa byte.
+inline float int8_to_float(u32 biased_word, u32 byte) {
+    return __int_as_float(static_cast<int>(__byte_perm(biased_word, 0x4b000000u, 0x7440u | byte))) - 8388736.0f;
+}
+
+template <Type kType> struct Unpacked { float value[16 / type_bytes(kType)]; };
+
+template <Type kType> inline Unpacked<kType> unpack(Vec16 const& vec) {
+    Unpacked<kType> out;
+#pragma unroll
+    for (u32 w = 0; w < 4; ++w) {
+        u32 const word = vec.word[w];
+        if constexpr (kType == Type::kBf16) {
+            out.value[2 * w] = __int_as_float(static_cast<int>(word << 16));
+            out.value[2 * w + 1] = __int_as_float(static_cast<int>(word & 0xffff0000u));
+        } else if constexpr (kType == Type::kFp16) {
+            Pair const v = half2_to_floats(word);
+            out.value[2 * w] = v.x;
+            out.value[2 * w + 1] = v.y;
+        } else if constexpr (kType == Type::kFp8E4m3) {
+            Pair const lo = half2_to_floats(e4m3x2_to_half2(word & 0xffffu));
+            Pair const hi = half2_to_floats(e4m3x2_to_half2(word >> 16));
+            out.value[4 * w] = lo.x;
+            out.value[4 * w + 1] = lo.y;
+            out.value[4 * w + 2] = hi.x;
+            out.value[4 * w + 3] = hi.y;
+        } else {
+            u32 const biased = word ^ 0x80808080u;
+#pragma unroll
+            for (u32 byte = 0; byte < 4; ++byte) out.value[4 * w + byte] = int8_to_float(biased, byte);
+        }
+    }
+    return out;
+}
+
+// Round to nearest even, saturate at +-448; NaN stays NaN.
+inline u32 float_to_e4m3(float x) {
+    u32 const bits = static_cast<u32>(__float_as_int(x));
+    u32 const sign = (bits >> 24) & 0x80u;
+    float const magnitude = fabsf(x);
+    if (!(magnitude == magnitude)) return sign | 0x7fu;
+    if (magnitude >= 448.0f) return sign | 0x7eu;
+    if (magnitude < 0.015625f) return sign | static_cast<u32>(__float2int_rn(magnitude * 512.0f));  // subnormal: units of 2^-9
+    u32 const magnitude_bits = bits & 0x7fffffffu;
+    u32 const rounded = magnitude_bits + 0x7ffffu + ((magnitude_bits >> 20) & 1u);
+    u32 const code = (rounded >> 20) - (120u << 3);  // exponent bias 127 -> 7
+    return sign | (code < 0x7eu ? code : 0x7eu);
+}
+
+// Two neighbouring elements: stored at element offset `element` (even) of `base`.
+template <Type kType> inline void store_pair(void* base, i64 element, float x, float y) {
+    if constexpr (kType == Type::kBf16) {
+        u32 word;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
+        *reinterpret_cast<u32*>(static_cast<u16*>(base) + element) = word;
+    } else if constexpr (kType == Type::kFp16) {
+        u32 word;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
+        *reinterpret_cast<u32*>(static_cast<u16*>(base) + element) = word;
+    } else {
+        static_assert(kType == Type::kFp8E4m3, "the output is fp16, bf16 or fp8");
+        u16 codes;
+#if __CUDA_ARCH__ >= 890
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(y), "f"(x));
+#else
+        codes = static_cast<u16>(float_to_e4m3(x) | (float_to_e4m3(y) << 8));
+#endif
+        *reinterpret_cast<u16*>(static_cast<u8*>(base) + element) = codes;
+    }
+}
+
+}  // namespace xqajit::device

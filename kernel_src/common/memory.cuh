@@ -1,0 +1,64 @@
+// Global memory, atomics and grid dependencies. One PTX instruction a function.
+#pragma once
+
+#include "common/contract.h"
+
+namespace xqajit::device {
+
+struct alignas(16) Vec16 {  // 16 bytes: 8 elements of 16 bits or 16 of 8 bits
+    u32 word[4];
+};
+
+// Streamed once: no L1 line is kept, and L2 fetches the neighbouring sectors of the row (PTX ISA: ld.global.nc).
+inline Vec16 load_streaming(u8 const* address) {
+    Vec16 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(address));
+    return v;
+}
+
+inline Vec16 load_cached(void const* address) {
+    Vec16 v;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(address));
+    return v;
+}
+
+// Past L1: what another block wrote during this launch (PTX ISA: ld, .cg).
+inline float load_l2(float const* address) {
+    float v;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
+    return v;
+}
+
+struct Pair {
+    float x, y;
+};
+
+inline Pair load_l2_pair(float const* address) {  // 8-byte aligned
+    Pair v;
+    asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(address) : "memory");
+    return v;
+}
+
+// Counts one arrival and wraps to 0 at the last (PTX ISA: atom.inc). Release of what this block wrote, acquire of what earlier
+// arrivals wrote. Returns the arrivals before this one.
+inline u32 count_arrival(u32* counter, u32 arrivals) {
+    u32 before;
+    asm volatile("fence.acq_rel.gpu;\n\tatom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;\n\tfence.acq_rel.gpu;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(arrivals - 1)
+                 : "memory");
+    return before;
+}
+
+// Waits for the grids that this one depends on (programmatic dependent launch); nothing they may write is read before.
+inline void wait_for_previous_grids() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+}  // namespace xqajit::device

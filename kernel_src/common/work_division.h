@@ -1,0 +1,56 @@
+// How the visible tokens of one request are divided over its sub-sequences. Host (tests, plan) and device compile this.
+#pragma once
+
+#include "common/contract.h"
+
+namespace xqajit::device {
+
+struct TokenRange {
+    u32 begin;
+    u32 end;  // exclusive; begin == end: empty
+};
+
+// Static shares start and end on multiples of this many tokens (the visible range's own ends apart).
+constexpr u32 kShareTokens = 64;
+
+constexpr u32 ceil_div(u32 value, u32 divisor) { return value / divisor + (value % divisor != 0 ? 1 : 0); }
+
+// The granules that the visible range [begin, end) touches, counted from token 0.
+struct Granules {
+    u32 tokens;  // of one granule
+    u32 first;
+    u32 count;
+};
+
+constexpr Granules granules_of(Division division, u32 tokens_per_sub_seq, TokenRange visible) {
+    u32 const tokens = division == Division::kInvariant ? tokens_per_sub_seq : kShareTokens;
+    if (visible.begin >= visible.end) return {tokens, 0, 0};
+    u32 const first = visible.begin / tokens;
+    return {tokens, first, ceil_div(visible.end, tokens) - first};
+}
+
+// Sub-sequences that do any work: at least 1, so that an empty request still has one block to write its zeros.
+constexpr u32 active_sub_seqs(Granules granules, u32 nb_sub_seq) {
+    u32 const n = granules.count < nb_sub_seq ? granules.count : nb_sub_seq;
+    return n == 0 ? 1 : n;
+}
+
+// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once. Under invariant division one share is one
+// granule; a request longer than the launch's max_len leaves its surplus to the last share.
+constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 active, u32 index, TokenRange visible) {
+    if (granules.count == 0) return {visible.begin, visible.begin};
+    u64 first = granules.first, last = granules.first;
+    if (division == Division::kInvariant) {
+        first += index;
+        last = index + 1 == active ? first + granules.count - index : first + 1;
+    } else {
+        first += static_cast<u64>(granules.count) * index / active;
+        last += static_cast<u64>(granules.count) * (index + 1) / active;
+    }
+    u64 const begin = first * granules.tokens;
+    u64 const end = last * granules.tokens;
+    return {begin < visible.begin ? visible.begin : static_cast<u32>(begin),
+            end > visible.end ? visible.end : static_cast<u32>(end)};
+}
+
+}  // namespace xqajit::device
