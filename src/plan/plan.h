@@ -5,50 +5,61 @@
 
 namespace xqajit {
 
-inline constexpr std::uint32_t kInvariantTokens = 512; // a sub-sequence's edges under invariant division
-inline constexpr std::uint32_t kMaxSubSeq = 6000;      // static division: batch x sub-sequences of all requests
+inline constexpr std::uint32_t kInvariantTokens = 512;  // a sub-sequence's edges under invariant division
+inline constexpr std::uint32_t kMaxSubSeq = 6000;       // static division: batch x sub-sequences of all requests
 inline constexpr std::uint32_t kMaxSubSeqMla = 500;
 
 // What bounds a launch: everything that sizes it.
 struct LaunchBounds {
     std::uint32_t batch = 0;
-    std::uint64_t max_len = 0;
-    std::uint32_t q_len = 1;
+    std::uint64_t max_len = 0;  // tokens
+    std::uint32_t q_len = 1;    // 1..64: query tokens of the longest request
     std::uint32_t num_kv_heads = 1;
-    std::int32_t division = XQAJIT_DIVISION_STATIC; // never DEFAULT
-    std::uint32_t nb_sub_seq = 0;                   // forced under static division; 0: the formula
+    std::int32_t division = XQAJIT_DIVISION_STATIC;  // never DEFAULT: see resolve_division()
+    std::uint32_t nb_sub_seq = 0;                    // forced, 1..6000, under static division; 0: the formula
     std::uint32_t sm_count = 1;
 };
 
 struct LaunchPlan {
-    std::uint32_t grid_x = 0;       // 0: nothing to launch
+    std::uint32_t grid_x = 0;  // 0: nothing to launch. The grid has this one axis: 2^31-1 blocks, where y and z end at 65535
     std::uint32_t block_x = 0;
     std::uint32_t nb_row_blocks = 0;
     std::uint32_t nb_sub_seq = 0;
-    std::uint32_t tokens_per_sub_seq = 0; // invariant division, else 0
-    std::uint64_t units = 0;        // (request, beam, kv head, row block) tuples: one counter each
-    std::uint64_t partial_bytes = 0;
-    std::uint64_t workspace_bytes = 0; // exact; 0 when nb_sub_seq is 1
+    std::uint32_t tokens_per_sub_seq = 0;  // invariant division, else 0
+    std::uint64_t units = 0;               // (request, beam, kv head, row block) tuples: one counter each
+    std::uint64_t partial_bytes = 0;       // 0 when nb_sub_seq is 1
+    std::uint64_t workspace_bytes = 0;     // exact; 0 when nb_sub_seq is 1
     std::uint32_t dynamic_smem = 0;
     std::string to_string() const;
     std::string to_json() const;
 };
 
-// INVALID_ARGUMENT where a grid axis or a count does not fit, with both numbers.
+// DEFAULT becomes the family's own: static for mmha, balanced for the others.
+std::int32_t resolve_division(Family family, std::int32_t division);
+
+// INVALID_ARGUMENT where a bound is out of range or the grid does not fit, with both numbers; UNSUPPORTED for a division that the
+// family does not have, and for a family that is not built.
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds);
 
-// Exact bytes that any launch with batch <= bounds.batch and max_len <= bounds.max_len can need.
+// Exact bytes that any launch with batch <= bounds.batch, max_len <= bounds.max_len and q_len <= bounds.q_len can need: at least one
+// of them needs them all. 0 where none needs a workspace. Errors as make_plan's.
 Result<std::uint64_t> workspace_size(KernelSpec const& spec, LaunchBounds const& bounds);
 
 // A workspace of `bytes` holds its counters in [0, counter_bytes(bytes)) and partials behind: a function of the size alone, so that no
-// launch's partials ever lie where another launch keeps counters, whatever shapes share the workspace.
+// launch's partials ever lie where another launch keeps counters, whatever shapes share the workspace. A multiple of 256.
 std::uint64_t counter_bytes(std::uint64_t workspace_bytes);
+// Least workspace, a multiple of 256, that holds one 4-byte counter a unit in its counters and the partials behind them.
+std::uint64_t workspace_for(std::uint64_t units, std::uint64_t partial_bytes);
 
-// The reference system's multi-block formulas.
-std::uint32_t decode_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t sm_count, std::uint32_t max_sub_seq);
+// The reference system's multi-block formulas, in integers: where it rounds or floors a float, these give what exact arithmetic gives.
+// All return at least 1, none grows with batch, and none shrinks with the length. A count of 0 is taken as 1.
+std::uint32_t decode_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t sm_count,
+                              std::uint32_t max_sub_seq);
 std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);
 std::uint32_t hmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);
-std::uint32_t spec_gmma_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t q_len, std::uint32_t group_size, std::uint32_t sm_count);
+// Not monotone: it shifts by the length.
+std::uint32_t spec_gmma_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t q_len,
+                                 std::uint32_t group_size, std::uint32_t sm_count);
 std::uint32_t mla_sub_seqs(std::uint32_t batch, std::uint64_t past_len, std::uint32_t sm_count);
 
-} // namespace xqajit
+}  // namespace xqajit

@@ -1,0 +1,118 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "kernel_src/common/contract.h"
+
+namespace xqajit {
+
+namespace {
+
+constexpr std::uint64_t kMaxGridX = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint32_t kBlockX = 128;
+constexpr std::uint32_t kMaxQLen = 64;
+
+Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
+    if (spec.family != Family::kMmha) {
+        return unsupported(fmt::format("{} has no launch plan: its kernels are no part of this build", family_name(spec.family)));
+    }
+    if (bounds.q_len < 1 || bounds.q_len > kMaxQLen) {
+        return invalid_argument(fmt::format("q_len is {}: accepted are 1..{}", bounds.q_len, kMaxQLen));
+    }
+    if (bounds.num_kv_heads == 0) return invalid_argument("num_kv_heads is 0: accepted are 1..4096");
+    if (bounds.nb_sub_seq > kMaxSubSeq) {
+        return invalid_argument(fmt::format("nb_sub_seq is {}: accepted are 0 (chosen) and 1..{}", bounds.nb_sub_seq, kMaxSubSeq));
+    }
+    switch (bounds.division) {
+        case XQAJIT_DIVISION_STATIC:
+            return {};
+        case XQAJIT_DIVISION_INVARIANT:
+            if (bounds.nb_sub_seq == 0) return {};
+            return invalid_argument(
+                fmt::format("nb_sub_seq is {} under invariant division: accepted is 0 (only static division takes a number)",
+                            bounds.nb_sub_seq));
+        case XQAJIT_DIVISION_BALANCED:
+            return unsupported("division is balanced: mmha divides static or invariant");
+        default:
+            return invalid_argument(fmt::format("division is {}: accepted are static (1) and invariant (3)", bounds.division));
+    }
+}
+
+std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
+    if (bounds.division == XQAJIT_DIVISION_INVARIANT) {
+        std::uint64_t const edges = bounds.max_len / kInvariantTokens + (bounds.max_len % kInvariantTokens != 0 ? 1 : 0);
+        return std::max<std::uint64_t>(edges, 1);
+    }
+    if (bounds.nb_sub_seq != 0) return bounds.nb_sub_seq;
+    // Each beam reads its own KV, as a request does.
+    std::uint64_t const requests = std::min<std::uint64_t>(std::uint64_t{bounds.batch} * spec.beam_width, UINT32_MAX);
+    std::uint32_t const count = static_cast<std::uint32_t>(requests);
+    if (spec.mla) return mla_sub_seqs(count, bounds.max_len, bounds.sm_count);
+    return decode_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq);
+}
+
+}  // namespace
+
+std::int32_t resolve_division(Family family, std::int32_t division) {
+    if (division != XQAJIT_DIVISION_DEFAULT) return division;
+    return family == Family::kMmha ? XQAJIT_DIVISION_STATIC : XQAJIT_DIVISION_BALANCED;
+}
+
+Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
+    XQAJIT_RETURN_IF_ERROR(check(spec, bounds));
+    LaunchPlan plan;
+    plan.block_x = kBlockX;
+    plan.nb_row_blocks = (bounds.q_len * spec.group_size + spec.m_tile - 1) / spec.m_tile;
+    if (bounds.division == XQAJIT_DIVISION_INVARIANT) plan.tokens_per_sub_seq = kInvariantTokens;
+    if (bounds.batch == 0) return plan;
+
+    // Capped at each step, so that no product overflows: a capped one is past every limit anyway.
+    std::uint64_t const nb_sub_seq = sub_seqs(spec, bounds);
+    std::uint64_t blocks = 1;
+    for (std::uint64_t const factor : {std::uint64_t{bounds.batch}, std::uint64_t{spec.beam_width},
+                                       std::uint64_t{bounds.num_kv_heads}, std::uint64_t{plan.nb_row_blocks}, nb_sub_seq}) {
+        blocks = factor > kMaxGridX ? kMaxGridX + 1 : std::min(blocks * factor, kMaxGridX + 1);
+    }
+    if (blocks > kMaxGridX) {
+        return invalid_argument(
+            fmt::format("the grid of batch {} x beam_width {} x num_kv_heads {} x {} row blocks x {} sub-sequences is more than "
+                        "the {} blocks that a "
+                        "launch can have",
+                        bounds.batch, spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks, nb_sub_seq, kMaxGridX));
+    }
+    plan.grid_x = static_cast<std::uint32_t>(blocks);
+    plan.nb_sub_seq = static_cast<std::uint32_t>(nb_sub_seq);
+    plan.units = blocks / nb_sub_seq;
+    if (nb_sub_seq > 1) {
+        plan.partial_bytes = blocks * device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float);
+        plan.workspace_bytes = workspace_for(plan.units, plan.partial_bytes);
+    }
+    return plan;
+}
+
+std::string LaunchPlan::to_string() const {
+    std::string text = fmt::format("grid {} x block {}, {} sub-sequences, {} row blocks, workspace {} bytes", grid_x, block_x,
+                                   nb_sub_seq, nb_row_blocks, workspace_bytes);
+    if (tokens_per_sub_seq != 0) text += fmt::format(", {} tokens a sub-sequence", tokens_per_sub_seq);
+    return text;
+}
+
+std::string LaunchPlan::to_json() const {
+    return nlohmann::ordered_json{
+        {"grid_x", grid_x},
+        {"block_x", block_x},
+        {"nb_row_blocks", nb_row_blocks},
+        {"nb_sub_seq", nb_sub_seq},
+        {"tokens_per_sub_seq", tokens_per_sub_seq},
+        {"units", units},
+        {"partial_bytes", partial_bytes},
+        {"workspace_bytes", workspace_bytes},
+        {"dynamic_smem", dynamic_smem},
+    }
+        .dump();
+}
+
+}  // namespace xqajit
