@@ -12,22 +12,22 @@ namespace xqajit {
 
 struct CompileRequest {
     Family family = Family::kMmha;
-    std::string target; // "sm_90a"; "compute_80" makes PTX
+    std::string target;  // "sm_90a"; "compute_80" makes PTX
     MacroSet macros;
 };
 
 struct CompiledImage {
-    std::string image;          // cubin or PTX
+    std::string image;  // cubin or PTX
     bool is_ptx = false;
-    std::string log;            // NVRTC's, ptxas resource lines included
+    std::string log;  // NVRTC's, ptxas resource lines included
     double compile_ms = 0;
-    std::string nvrtc_version;  // "13.0"
-    std::uint32_t registers = 0, spill_bytes = 0, stack_bytes = 0, static_smem = 0; // of the entry function; 0 with PTX
+    std::string nvrtc_version;                                                       // "13.0"
+    std::uint32_t registers = 0, spill_bytes = 0, stack_bytes = 0, static_smem = 0;  // of the entry function; 0 with PTX
 };
 
 // The options of a compile that are part of the key: all but --no-cache and the -D list.
 std::vector<std::string> keyed_options(std::string const& target);
-CacheKey key_for(CompileRequest const& request, Digest const& compiler); // pure
+CacheKey key_for(CompileRequest const& request, Digest const& compiler);  // pure
 std::string key_text(CompileRequest const& request);                      // the hashed fields, for people
 
 // In this process. Thread-safe. COMPILE_FAILED carries the first error line as message; log and macros as detail. UNSUPPORTED
@@ -39,6 +39,6 @@ Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& r
 Result<std::string> find_worker(Settings const& settings);
 Result<CompiledImage> compile_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileRequest const& request,
                                         std::chrono::milliseconds timeout);
-int worker_main(); // reads one request from standard input, writes one result to standard output; the worker's whole main()
+int worker_main();  // reads one request from standard input, writes one result to standard output; the worker's whole main()
 
-} // namespace xqajit
+}  // namespace xqajit

@@ -6,27 +6,30 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "base/status.h"
 #include "base/settings.h"
+#include "base/status.h"
 
 namespace xqajit {
 
 struct NvrtcIdentity {
-    std::string path;   // resolved
-    Digest build;       // of the ELF build-id (or of name, size where there is none): read from the file, not by dlopen
-    std::string origin; // "XQAJIT_NVRTC_PATH", "loader path", "CUDA_HOME", "python wheel"
+    std::string path;    // absolute, symbolic links resolved
+    Digest build;        // of the ELF build-id (or of name, size where there is none): read from the file, not by dlopen
+    std::string origin;  // "XQAJIT_NVRTC_PATH", "loader path", "CUDA_HOME", "python wheel"
 };
 
-// Search: XQAJIT_NVRTC_PATH alone if set, else loader path, CUDA_HOME, pip's nvidia/*/lib. UNAVAILABLE lists every place looked at.
+// Search: XQAJIT_NVRTC_PATH (a library or its directory) alone if set, else loader path, CUDA_HOME, pip's nvidia/*/lib. The first
+// directory that has a library wins; in it the highest version. UNAVAILABLE lists every place looked at.
 Result<NvrtcIdentity> find_nvrtc(Settings const& settings);
 
+// Thread-safe. Stays loaded until the process ends.
 class NvrtcLibrary {
 public:
+    // UNAVAILABLE: not loadable, a function is missing, or older than 12.0.
     static Result<std::shared_ptr<NvrtcLibrary const>> open(NvrtcIdentity const& identity);
     int version_major() const { return major_; }
     int version_minor() const { return minor_; }
-    std::string version() const; // "13.0"
-    std::vector<int> const& supported_archs() const { return archs_; } // 80, 86, 90 ...
+    std::string version() const;                                        // "13.0"
+    std::vector<int> const& supported_archs() const { return archs_; }  // 80, 86, 90 ...
     bool knows_no_cache() const { return major_ > 12 || (major_ == 12 && minor_ >= 9); }
     struct Functions;
     Functions const& functions() const { return *functions_; }
@@ -37,7 +40,6 @@ private:
     int major_ = 0, minor_ = 0;
     std::vector<int> archs_;
     std::unique_ptr<Functions> functions_;
-    void* library_ = nullptr;
 };
 
-} // namespace xqajit
+}  // namespace xqajit

@@ -1,0 +1,3 @@
+#include "jit/compiler.h"
+
+int main() { return xqajit::worker_main(); }
