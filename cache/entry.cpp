@@ -11,7 +11,7 @@ constexpr std::uint32_t kFlagPtx = 1;
 constexpr std::size_t kPrefixBytes = 8 + 4;                       // magic, version: the same in every version
 constexpr std::size_t kHeaderBytes = kPrefixBytes + 4 + 16 + 16;  // and flags, body, compiler
 constexpr std::size_t kTrailerBytes = 16;
-constexpr std::size_t kMinimumBytes = kHeaderBytes + 4 + 4 + 8 + kTrailerBytes;
+constexpr std::size_t kFramingBytes = kHeaderBytes + 4 + 4 + 8 + kTrailerBytes;  // of an entry without metadata and image
 
 class Writer {
 public:
@@ -65,14 +65,14 @@ Status check_limits(Entry const& entry) {
     if (entry.metadata.size() > kMaxMetadataBytes)
         return invalid_argument(
             fmt::format("cache entry: metadata is {} bytes: accepted are 0..{}", entry.metadata.size(), kMaxMetadataBytes));
-    std::uint64_t const room = kMaxEntryBytes - kMinimumBytes - entry.metadata.size();
+    std::uint64_t const room = kMaxEntryBytes - kFramingBytes - entry.metadata.size();
     if (entry.image.empty() || entry.image.size() > room)
         return invalid_argument(fmt::format("cache entry: image is {} bytes: accepted are 1..{}", entry.image.size(), room));
     return {};
 }
 
 std::string encode_entry(Entry const& entry) {
-    Writer out(kMinimumBytes + entry.metadata.size() + entry.image.size());
+    Writer out(kFramingBytes + entry.metadata.size() + entry.image.size());
     out.raw(kMagic);
     out.integer(kEntryVersion, 4);
     out.integer(entry.is_ptx ? kFlagPtx : 0, 4);
@@ -94,11 +94,11 @@ Result<Entry> decode_entry(std::string_view bytes) {
     std::string_view magic;
     std::uint64_t version = 0;
     if (!in.raw(kMagic.size(), magic) || !in.integer(4, version))
-        return corrupt(fmt::format("length is {} bytes: the smallest entry has {}", bytes.size(), kMinimumBytes));
+        return corrupt(fmt::format("length is {} bytes: the smallest entry has {}", bytes.size(), kFramingBytes + 1));
     if (magic != kMagic) return corrupt("magic is not that of a cache entry");
     if (version != kEntryVersion) return corrupt(fmt::format("version is {}: this library reads {}", version, kEntryVersion));
-    if (bytes.size() < kMinimumBytes)
-        return corrupt(fmt::format("length is {} bytes: the smallest entry has {}", bytes.size(), kMinimumBytes));
+    if (bytes.size() <= kFramingBytes)
+        return corrupt(fmt::format("length is {} bytes: the smallest entry has {}", bytes.size(), kFramingBytes + 1));
 
     std::uint64_t flags = 0;
     std::uint64_t metadata_bytes = 0;

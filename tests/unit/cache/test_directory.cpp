@@ -1,0 +1,123 @@
+#include "cache/directory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "catch.h"
+#include "unit/cache/fixture.h"
+
+using namespace xqajit;
+using namespace xqajit::cache;
+using namespace xqajit::cache::test;
+
+namespace {
+
+std::string distrust_of(uid_t owner, mode_t mode) {
+    struct stat file {};
+    file.st_uid = owner;
+    file.st_mode = mode;
+    return distrust(file);
+}
+
+UniqueFd open_directory(std::string const& path) { return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY)); }
+
+}  // namespace
+
+TEST_CASE("only what the user or root owns and nobody else can write is trusted", "[cache]") {
+    uid_t const self = ::geteuid();
+    for (mode_t const mode : {0700, 0600, 0755, 0644, 0444, 01755})
+        for (uid_t const owner : {self, uid_t{0}}) CHECK(distrust_of(owner, mode).empty());
+    for (mode_t const mode : {0777, 0770, 0720, 0702, 01777, 02775}) CHECK(distrust_of(self, mode).find("has mode") == 0);
+    CHECK(distrust_of(self, 01777) == "has mode 1777: nobody but its owner may write it");
+    CHECK(distrust_of(self + 1, 0700).find("is owned by uid " + std::to_string(self + 1) + ": accepted") == 0);
+}
+
+TEST_CASE("a folder is made 0700, opened again, and missed where it is not to be made", "[cache]") {
+    TempDirectory const temp;
+    UniqueFd const top = open_directory(temp.path());
+    Result<UniqueFd> folder = open_folder_at(top.get(), "a", false);
+    CHECK((folder.ok() && !folder->valid()));
+    folder = open_folder_at(top.get(), "a", true);
+    CHECK((folder.ok() && folder->valid()));
+    CHECK(mode_of(temp.path("a")) == 0700);
+    folder = open_folder_at(top.get(), "a", true);
+    CHECK((folder.ok() && folder->valid()));
+}
+
+TEST_CASE("a link, a file or a shared folder is not a folder of the cache", "[cache]") {
+    TempDirectory const temp;
+    UniqueFd const top = open_directory(temp.path());
+    std::filesystem::create_directory(temp.path("real"));
+    std::filesystem::create_directory_symlink(temp.path("real"), temp.path("link"));
+    write_raw(temp.path("file"), "x");
+    std::filesystem::create_directory(temp.path("shared"));
+    REQUIRE(::chmod(temp.path("shared").c_str(), 0770) == 0);
+    for (char const* name : {"link", "file", "shared"})
+        for (bool const create : {false, true}) {
+            Result<UniqueFd> const folder = open_folder_at(top.get(), name, create);
+            INFO(name << ": " << folder.status().message());
+            CHECK(folder.status().code() == XQAJIT_UNAVAILABLE);
+            CHECK(folder.status().message().find(name) != std::string::npos);
+        }
+}
+
+TEST_CASE("the named directory and its parents are made for their owner alone", "[cache]") {
+    TempDirectory const temp;
+    mode_t const before = ::umask(0);
+    Result<OpenedRoot> const root = open_root(temp.path("a/b/c/"));
+    ::umask(before);
+    REQUIRE(root.ok());
+    CHECK(root->path == temp.path("a/b/c"));
+    CHECK(root->writable);
+    CHECK(root->reason.empty());
+    for (char const* made : {"a", "a/b", "a/b/c"}) CHECK(mode_of(temp.path(made)) == 0700);
+}
+
+TEST_CASE("the named directory may be a link of one's own, and relative", "[cache]") {
+    TempDirectory const temp;
+    std::filesystem::create_directory(temp.path("real"));
+    std::filesystem::create_directory_symlink("real", temp.path("link"));
+    for (char const* name : {"link", "link/", "real", "real//"}) {
+        Result<OpenedRoot> const root = open_root(temp.path(name));
+        INFO(root.status().message());
+        CHECK((root.ok() && root->writable));
+    }
+    int const code = in_child([&] {
+        std::filesystem::current_path(temp.path());
+        Result<OpenedRoot> const root = open_root("new/cache");
+        return root.ok() && root->path == temp.path("new/cache") ? 0 : 1;
+    });
+    CHECK(code == 0);
+    CHECK(mode_of(temp.path("new/cache")) == 0700);
+}
+
+TEST_CASE("what is no directory is refused with its name and the reason", "[cache]") {
+    TempDirectory const temp;
+    write_raw(temp.path("file"), "x");
+    std::filesystem::create_symlink("nowhere/at/all", temp.path("dangling"));
+    std::filesystem::create_symlink("loop", temp.path("loop"));
+    struct Case {
+        std::string path;
+        char const* reason;
+    };
+    for (Case const& c :
+         {Case{temp.path("file"), "ENOTDIR"}, Case{temp.path("file/below"), "ENOTDIR"}, Case{temp.path("dangling"), "ENOENT"},
+          Case{temp.path("loop"), "ELOOP"}, Case{temp.path(std::string(300, 'n')), "ENAMETOOLONG"}}) {
+        Result<OpenedRoot> const root = open_root(c.path);
+        INFO(c.path << ": " << root.status().message());
+        CHECK(root.status().code() == XQAJIT_UNAVAILABLE);
+        CHECK(root.status().message().find(c.path) != std::string::npos);
+        CHECK(root.status().message().find(c.reason) != std::string::npos);
+    }
+    CHECK(open_root("").status().code() == XQAJIT_UNAVAILABLE);
+}
+
+TEST_CASE("the names in a folder come sorted and complete, every time", "[cache]") {
+    TempDirectory const temp;
+    for (char const* name : {"b", "a", ".hidden", "c"}) write_raw(temp.path(name), "");
+    UniqueFd const top = open_directory(temp.path());
+    std::vector<std::string> const expected{".hidden", "a", "b", "c"};
+    CHECK(names_in(top.get()) == expected);
+    CHECK(names_in(top.get()) == expected);
+    CHECK(names_in(-1).empty());
+}
