@@ -37,6 +37,7 @@ struct FakeCudaLaunch {
 // All are thread-safe.
 struct FakeCuda {
     void (*set_devices)(char const* list);                // before any context is made; as FAKE_CUDA_DEVICES
+    void (*set_version)(int version);                     // as FAKE_CUDA_DRIVER_VERSION
     void (*fail)(char const* function, CUresult result);  // from now on; CUDA_SUCCESS ends it
     void (*fail_images)(CUresult cubin, CUresult ptx);    // CUDA_SUCCESS: such images load
     void (*set_static_smem)(int bytes);                   // of every function

@@ -129,6 +129,11 @@ constexpr FakeCuda kControls = {
             Lock const lock(s().mutex);
             s().set_devices(list);
         },
+    .set_version =
+        [](int version) {
+            Lock const lock(s().mutex);
+            s().version = version;
+        },
     .fail =
         [](char const* function, CUresult result) {
             Lock const lock(s().mutex);
