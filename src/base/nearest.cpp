@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t kLongestWord = 64;  // bounds the work that hostile input can cause
 
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -16,7 +18,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
         std::size_t diagonal = row[0];
         row[0] = i + 1;
         for (std::size_t j = 0; j < b.size(); ++j) {
-            std::size_t const substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+            std::size_t const substituted = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
             diagonal = row[j + 1];
             row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
         }

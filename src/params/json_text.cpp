@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 namespace xqajit {
 namespace {
@@ -84,11 +83,19 @@ public:
         return true;
     }
 
+    // The parser's text is "[error number] parse error at line L, column C: what is wrong", or "[error number] what is wrong".
     bool parse_error(std::size_t, std::string const&, nlohmann::detail::exception const& exception) override {
         std::string_view text = exception.what();
-        if (std::size_t const end = text.find("] "); end != std::string_view::npos)
-            text.remove_prefix(end + 2);  // its error number
-        return fail(fmt::format("not JSON: {}", text.substr(0, kShownSyntaxError)));
+        if (std::size_t const end = text.find("] "); end != std::string_view::npos) text.remove_prefix(end + 2);
+        int line = number_line();
+        constexpr std::string_view kAtLine = "parse error at line ";
+        std::size_t const colon = text.find(": ");
+        if (text.starts_with(kAtLine) && colon != std::string_view::npos) {
+            std::from_chars(text.data() + kAtLine.size(), text.data() + colon, line);
+            text.remove_prefix(colon + 2);
+        }
+        status_ = error_at(line, fmt::format("{} is not JSON: {}", what_, text.substr(0, kShownSyntaxError)));
+        return false;
     }
 
 private:
