@@ -62,7 +62,7 @@ struct Config {
     static constexpr u32 kLaneElemsK = kLaneVecsK * kVecElems;
     static constexpr u32 kLaneElemsV = kLaneVecsV * kVecElems;
     // Loads in flight a lane: as many as the registers beside q and the accumulators hold.
-    static constexpr u32 kUnroll = max_of(1, (kMTile * kLaneElemsK <= 16 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
+    static constexpr u32 kUnroll = max_of(1, (kMTile * kLaneElemsK <= 48 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
     static constexpr u32 kTileTokens = kUnroll * kTokensAtOnce;            // tokens of one warp's step; a power of two
     static constexpr u32 kMinBlocks = kMTile * kLaneElemsK <= 16 ? 4 : 2;  // blocks an SM that the register count must allow
 

@@ -18,16 +18,16 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlock
     WarpState const state = attend(args, work, warp, lane);
 
     // 3. One result for the block.
-    BlockResult const result = merge_warps(state, smem, warp, lane);
-    if (work.nb_active == 1) {
-        write_output(args, work, result);
-        return;
-    }
+    BlockResult result = merge_warps(state, smem, warp, lane);
 
     // 4. One result for the request: the last block to arrive merges, so that only it writes the output.
-    write_partial(args, work, result);
-    __syncthreads();
-    if (threadIdx.x == 0) smem.arrivals_before = count_arrival(args.counters + work.unit, work.nb_active);
-    __syncthreads();
-    if (smem.arrivals_before + 1 == work.nb_active) write_output(args, work, merge_sub_seqs(args, work, smem, warp, lane));
+    if (work.nb_active != 1) {
+        write_partial(args, work, result);
+        __syncthreads();
+        if (threadIdx.x == 0) smem.arrivals_before = count_arrival(args.counters + work.unit, work.nb_active);
+        __syncthreads();
+        if (smem.arrivals_before + 1 != work.nb_active) return;
+        result = merge_sub_seqs(args, work, smem, warp, lane);
+    }
+    write_output(args, work, result);
 }
