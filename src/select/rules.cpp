@@ -40,9 +40,7 @@ std::string dtypes_found(Params const& p, Arch const&) {
 std::string numeric_found(Params const& p, Arch const&) {
     return fmt::format("numeric {}, kv_dtype {}", numeric_name(p.numeric), dtype_name(p.kv_dtype));
 }
-std::string draft_found(Params const& p, Arch const&) {
-    return fmt::format("spec_dec {}, beam_width {}, sliding_window {}", spec_dec_name(p.spec_dec), p.beam_width, p.sliding_window);
-}
+std::string draft_found(Params const& p, Arch const&) { return fmt::format("spec_dec {}", spec_dec_name(p.spec_dec)); }
 std::string position_found(Params const& p, Arch const&) { return fmt::format("position {}", position_name(p.position)); }
 std::string beam_found(Params const& p, Arch const&) { return number<&Params::beam_width>("beam_width", p); }
 std::string page_found(Params const& p, Arch const&) { return number<&Params::page_size>("page_size", p); }
@@ -104,10 +102,6 @@ constexpr Rule kCommon[] = {
     {"common.numeric", "numeric fp8 goes with an fp8_e4m3 KV cache",
      [](Params const& p, Arch const&) { return p.numeric != XQAJIT_NUMERIC_FP8 || p.kv_dtype == XQAJIT_DTYPE_FP8_E4M3; },
      numeric_found},
-    {"common.beam_draft", "beam search and a draft exclude each other: beam_width is 1 or spec_dec is none",
-     [](Params const& p, Arch const&) { return p.beam_width <= 1 || !drafts(p); }, draft_found},
-    {"common.tree_window", "a window and a tree draft exclude each other: sliding_window is 0 or spec_dec is not tree",
-     [](Params const& p, Arch const&) { return p.sliding_window == 0 || p.spec_dec != XQAJIT_SPEC_DEC_TREE; }, draft_found},
 };
 
 constexpr char kBuilt[] = "the family's kernels are part of this build";

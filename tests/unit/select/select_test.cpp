@@ -1,0 +1,162 @@
+#include "catch.h"
+#include "shapes.h"
+
+using namespace xqajit;
+
+namespace {
+
+constexpr RuleKind kBuiltRules[] = {RuleKind::kBuilt};
+
+// The choice that would be made if every family had its kernels.
+std::optional<Family> choice_if_all_built(XQAParams const& params, ArchFacts const& arch) {
+    std::vector<Admission> admissions;
+    for (Family const family : kFamilies) admissions.push_back(admit(family, params, arch, kBuiltRules));
+    return choose(admissions);
+}
+
+bool contains(std::string const& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("the normal choice is mla, then gmma, then hmma, then mmha", "[select]") {
+    using Edit = void (*)(XQAParams&);
+    struct Case {
+        char const* what;
+        char const* arch;
+        bool mla;
+        Edit edit;
+        Family chosen;
+    };
+    auto const c = GENERATE(values<Case>({
+        {"GQA", "sm_90a", false, [](XQAParams&) {}, Family::kGmma},
+        {"GQA elsewhere", "sm_80", false, [](XQAParams&) {}, Family::kHmma},
+        {"GQA on PTX of 90", "compute_90", false, [](XQAParams&) {}, Family::kHmma},
+        {"tree", "sm_90a", false, [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE; }, Family::kGmma},
+        {"linear", "sm_90a", false, [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }, Family::kHmma},
+        {"int8", "sm_90a", false, [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, Family::kHmma},
+        {"beam", "sm_90a", false, [](XQAParams& p) { p.beam_width = 4; }, Family::kHmma},
+        {"group 71", "sm_90a", false, [](XQAParams& p) { p.num_q_heads = 71, p.num_kv_heads = 1; }, Family::kHmma},
+        {"page 256", "sm_90a", false, [](XQAParams& p) { p.page_size = 256; }, Family::kMmha},
+        {"plain MHA", "sm_90a", false, [](XQAParams& p) { p.num_q_heads = 8; }, Family::kMmha},
+        {"MHA with a linear draft", "sm_90a", false, [](XQAParams& p) { p.num_q_heads = 8, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR; },
+         Family::kHmma},
+        {"MHA with beams", "sm_90a", false, [](XQAParams& p) { p.num_q_heads = 8, p.beam_width = 4; }, Family::kHmma},
+        {"MLA", "sm_90a", true, [](XQAParams&) {}, Family::kMla},
+        {"MLA", "sm_120", true, [](XQAParams&) {}, Family::kMla},
+        {"MLA, 16 heads", "sm_90a", true, [](XQAParams& p) { p.num_q_heads = 16; }, Family::kMla},
+        {"MLA elsewhere", "sm_80", true, [](XQAParams&) {}, Family::kMmha},
+        {"MLA contiguous", "sm_90a", true, [](XQAParams& p) { p.page_size = 0; }, Family::kMmha},
+    }));
+    XQAParams shape = c.mla ? test::mla_shape() : test::gqa_shape();
+    c.edit(shape);
+    INFO(c.what << " on " << c.arch);
+    std::optional<Family> const chosen = choice_if_all_built(shape, test::arch(c.arch));
+    REQUIRE(chosen);
+    CHECK(std::string(family_name(*chosen)) == family_name(c.chosen));
+}
+
+TEST_CASE("a selection names its kernel, its reason and every family's admission", "[select]") {
+    Result<Selection> const selection = select(test::gqa_shape(), test::arch("sm_90a"), {});
+    REQUIRE(selection.ok());
+    REQUIRE(selection->admissions.size() == std::size(kFamilies));
+    bool any_other = false;
+    for (std::size_t i = 0; i < std::size(kFamilies); ++i) {
+        Admission const& admission = selection->admissions[i];
+        CHECK(admission.family == kFamilies[i]);
+        CHECK(admission.ok == admission.rule.empty());
+        any_other |= admission.ok && admission.family != Family::kMmha;
+        if (!admission.ok) CHECK(contains(selection->reason, admission.rule));
+    }
+    CHECK((selection->spec.family == Family::kMmha) == !any_other);
+    CHECK(contains(selection->reason, std::string("choice.") + family_name(selection->spec.family)));
+    CHECK(selection->spec == make_spec(selection->spec.family, test::gqa_shape(), test::arch("sm_90a")));
+}
+
+TEST_CASE("a shape that nobody admits is unsupported, with the rule of each family", "[select][C09]") {
+    XQAParams shape = test::gqa_shape();
+    shape.non_causal = 1;
+    Result<Selection> const selection = select(shape, test::arch("sm_90a"), {});
+    REQUIRE_FALSE(selection.ok());
+    CHECK(selection.status().code() == XQAJIT_UNSUPPORTED);
+    for (Family const family : kFamilies) {
+        CHECK(contains(selection.status().message(), std::string(family_name(family)) + " by common.non_causal"));
+    }
+    CHECK(contains(selection.status().message(), "non_causal 1"));
+    CHECK(contains(selection.status().message(), "sm_90a"));
+}
+
+TEST_CASE("a forced order takes the first family that admits the shape", "[select]") {
+    Overrides forced;
+    forced.force_kernel = {Family::kMla, Family::kMmha, Family::kHmma};
+    Result<Selection> const selection = select(test::gqa_shape(), test::arch("sm_90a"), forced);
+    REQUIRE(selection.ok());
+    CHECK(selection->spec.family == Family::kMmha);
+    CHECK(contains(selection->reason, "forced"));
+    CHECK(contains(selection->reason, "mla,mmha,hmma"));
+}
+
+TEST_CASE("a forced family that does not serve the shape is an error, never a fallback", "[select]") {
+    XQAParams shape = test::gqa_shape();
+    shape.skip_softmax = 1;
+    Overrides forced;
+    forced.force_kernel = {Family::kHmma, Family::kMmha};
+    Result<Selection> const selection = select(shape, test::arch("sm_90a"), forced);
+    REQUIRE_FALSE(selection.ok());
+    CHECK(selection.status().code() == XQAJIT_UNSUPPORTED);
+    CHECK(contains(selection.status().message(), "XQAJIT_FORCE_KERNEL is hmma,mmha"));
+    CHECK(contains(selection.status().message(), "hmma by hmma."));
+    CHECK(contains(selection.status().message(), "mmha by mmha.skip_softmax"));
+    CHECK_FALSE(contains(selection.status().message(), "gmma"));
+
+    for (Family const family : kFamilies) {
+        if (family_is_built(family)) continue;
+        forced.force_kernel = {family};
+        Result<Selection> const unbuilt = select(test::gqa_shape(), test::arch("sm_90a"), forced);
+        REQUIRE_FALSE(unbuilt.ok());
+        CHECK(contains(unbuilt.status().message(), std::string(family_name(family)) + ".not_built"));
+    }
+}
+
+TEST_CASE("forcing a family skips the rules that are choices, and no other", "[select]") {
+    constexpr RuleKind kForcedAndBuilt[] = {RuleKind::kBuilt, RuleKind::kChoice};
+    XQAParams mha = test::gqa_shape();
+    mha.num_q_heads = mha.num_kv_heads;
+    for (Family const family : {Family::kHmma, Family::kGmma}) {
+        CHECK(admit(family, mha, test::arch("sm_90a"), kBuiltRules).rule == std::string(family_name(family)) + ".mha");
+        CHECK(admit(family, mha, test::arch("sm_90a"), kForcedAndBuilt).ok);
+    }
+    // Through select(): an unbuilt family is still refused as unbuilt, a built one serves plain MHA.
+    Overrides forced;
+    forced.force_kernel = {Family::kHmma};
+    Result<Selection> const selection = select(mha, test::arch("sm_90a"), forced);
+    CHECK(selection.ok() == family_is_built(Family::kHmma));
+    XQAParams paged = mha;
+    paged.page_size = 256;
+    CHECK(admit(Family::kHmma, paged, test::arch("sm_90a"), kForcedAndBuilt).rule == "hmma.page");
+}
+
+TEST_CASE("a forced numeric wins over the shape's, and is refused where nothing computes it", "[select]") {
+    XQAParams shape = test::gqa_shape();
+    shape.kv_dtype = XQAJIT_DTYPE_FP8_E4M3;
+    Overrides forced;
+    forced.force_kernel = {Family::kMmha};
+    forced.numeric = XQAJIT_NUMERIC_FP8;
+    CHECK(contains(select(shape, test::arch("sm_90a"), forced).status().message(), "mmha.numeric"));
+    CHECK(contains(select(test::gqa_shape(), test::arch("sm_90a"), forced).status().message(), "common.numeric"));
+
+    shape.numeric = XQAJIT_NUMERIC_FP8;
+    forced.numeric = XQAJIT_NUMERIC_EXACT16;
+    Result<Selection> const selection = select(shape, test::arch("sm_90a"), forced);
+    REQUIRE(selection.ok());
+    CHECK(selection->spec.numeric == XQAJIT_NUMERIC_EXACT16);
+}
+
+TEST_CASE("the perf gate does not change a selection", "[select]") {
+    Overrides gated;
+    gated.perf_gate = true;
+    Result<Selection> const with = select(test::gqa_shape(), test::arch("sm_90a"), gated);
+    Result<Selection> const without = select(test::gqa_shape(), test::arch("sm_90a"), {});
+    REQUIRE(with.ok());
+    REQUIRE(without.ok());
+    CHECK(with->spec == without->spec);
+}
