@@ -203,12 +203,16 @@ void DiskStore::set_aside(int folder, CacheKey const& key, ReadEntry const& bad)
     struct stat now {};
     bool const same = ::fstatat(folder, file_name(key).c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == bad.file.st_dev &&
                       now.st_ino == bad.file.st_ino;
-    std::string const fate = same ? move_away(folder, key) : "replaced meanwhile";
-    log::warning(fmt::format("{}: {}; {}", path_of(key), bad.status.message(), fate));
+    Result<std::string> const fate = same ? move_away(folder, key) : Result<std::string>("replaced meanwhile");
+    std::string const text = path_of(key) + ": " + bad.status.message() + "; ";
+    if (fate.ok())
+        log::warning(text + *fate);
+    else
+        warn_of_reading(text + fate.status().message());  // it will be met again
 }
 
-// What became of the file.
-std::string DiskStore::move_away(int folder, CacheKey const& key) const {
+// What became of the file; UNAVAILABLE if it is still in place.
+Result<std::string> DiskStore::move_away(int folder, CacheKey const& key) const {
     std::string const name = file_name(key);
     Result<UniqueFd> const quarantine = open_folder_at(directory_.get(), kQuarantine, /*create=*/true);
     for (int counter = 0; quarantine.ok() && counter < kQuarantinedPerKey; ++counter) {
@@ -218,9 +222,9 @@ std::string DiskStore::move_away(int folder, CacheKey const& key) const {
             return fmt::format("moved to {}/{}", kQuarantine, aside);
         break;
     }
-    if (::unlinkat(folder, name.c_str(), 0) == 0 || (errno == EISDIR && ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0))
-        return "removed";
-    return "left in place: " + errno_text(errno);
+    if (::unlinkat(folder, name.c_str(), 0) == 0) return std::string("removed");
+    if (errno == EISDIR && ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0) return std::string("removed");
+    return unavailable("left in place: " + errno_text(errno));
 }
 
 void DiskStore::warn_of_reading(std::string const& reason) {

@@ -66,7 +66,7 @@ private:
     std::optional<Entry> load_from(int folder, CacheKey const& key);
     Status write(Entry const& entry);
     void set_aside(int folder, CacheKey const& key, ReadEntry const& bad);
-    std::string move_away(int folder, CacheKey const& key) const;
+    Result<std::string> move_away(int folder, CacheKey const& key) const;
     void warn_of_reading(std::string const& reason);
 
     StoreOrigin origin_;

@@ -15,7 +15,7 @@
 namespace xqajit::cache::test {
 namespace {
 
-constexpr uid_t kNobody = 65534;
+constexpr uid_t kStranger = 65533;  // has no passwd entry, as the users that containers are given
 
 std::mutex warnings_mutex;
 std::vector<std::string> warnings;
@@ -125,17 +125,15 @@ int wait_child(pid_t child) {
 
 int in_child(std::function<int()> const& body) { return wait_child(start_child(body)); }
 
-uid_t ordinary_user() { return ::geteuid() == 0 ? kNobody : ::geteuid(); }
-
 void give_to_ordinary_user(std::string const& path) {
-    if (::geteuid() == 0) require(::lchown(path.c_str(), kNobody, kNobody) == 0, "cannot give away " + path);
+    if (::geteuid() == 0) require(::lchown(path.c_str(), kStranger, kStranger) == 0, "cannot give away " + path);
 }
 
 int as_ordinary_user(std::function<int()> const& body) {
     return in_child([&] {
         if (::geteuid() == 0) {
-            require(::setresgid(kNobody, kNobody, kNobody) == 0, "setresgid");
-            require(::setresuid(kNobody, kNobody, kNobody) == 0, "setresuid");
+            require(::setresgid(kStranger, kStranger, kStranger) == 0, "setresgid");
+            require(::setresuid(kStranger, kStranger, kStranger) == 0, "setresuid");
         }
         return body();
     });

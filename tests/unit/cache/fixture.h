@@ -54,8 +54,7 @@ pid_t start_child(std::function<int()> const& body);
 int wait_child(pid_t child);
 int in_child(std::function<int()> const& body);
 
-// A user that permission bits bind, unlike root: uid 65534 where the tests run as root, else who runs them.
-uid_t ordinary_user();
+// A user that permission bits bind, unlike root: uid 65533 where the tests run as root, else who runs them.
 void give_to_ordinary_user(std::string const& path);  // the path itself, not what is below
 int as_ordinary_user(std::function<int()> const& body);
 
