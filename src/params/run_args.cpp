@@ -136,7 +136,7 @@ Status stride_error(char const* name, std::int64_t stride, std::int64_t least, s
 
 Status span_error(char const* name, std::int64_t value, std::int64_t extent) {
     return invalid_argument(
-        fmt::format("{} is {}: accepted are values with which {} of them span at most 2^61 bytes", name, value, extent));
+        fmt::format("{} is {}: accepted are values with which {} rows span at most 2^61 bytes", name, value, extent));
 }
 
 // q and out.
@@ -167,14 +167,12 @@ Status fill_cache_strides(Launch const& launch, std::int64_t capacity, std::int6
     std::int64_t const heads = launch.params.num_kv_heads;
     std::int64_t const tokens = launch.paged ? launch.params.page_size : capacity;
     std::int64_t const pages = launch.paged ? static_cast<std::int64_t>(kMaxTokens) + 1 : launch.sequences;
-    bool const packed = strides.page == 0 && strides.token == 0 && strides.head == 0;
-    if (packed) {
+    if (strides.page == 0 && strides.token == 0 && strides.head == 0) {
         strides.head = dim;
         strides.token = heads * dim;
         strides.page = tokens * strides.token;
-        if (!launch.paged && !fits(pages, strides.page, bytes))
-            return invalid_argument(fmt::format(
-                "capacity is {}: accepted are values with which {} sequences span at most 2^61 bytes", capacity, pages));
+        if (fits(pages, strides.page, bytes)) return {};
+        return launch.paged ? span_error(strides.page_name, strides.page, pages) : span_error("capacity", capacity, pages);
     }
     struct Row {
         char const* name;

@@ -1,0 +1,482 @@
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "unit/params/shapes.h"
+
+using namespace xqajit;
+using namespace xqajit::test;
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr std::int64_t kMax64 = std::numeric_limits<std::int64_t>::max();
+
+// Addresses are only compared and checked, never followed.
+template <class T> T* at(std::uintptr_t address) { return reinterpret_cast<T*>(address); }
+
+struct Call {
+    XQAParams params;
+    RunArgs args;
+};
+
+Call paged() {
+    Call call{decode_shape(), {}};
+    RunArgs& args = call.args;
+    args.struct_size = sizeof args;
+    args.batch = 7;
+    args.max_pages = 100;
+    args.q = at<void>(0x1000);
+    args.out = at<void>(0x2000);
+    args.k = at<void>(0x3000);
+    args.v = at<void>(0x4000);
+    args.page_table = at<std::int32_t>(0x5000);
+    args.seq_lens = at<std::int32_t>(0x6000);
+    return call;
+}
+
+Call contiguous() {
+    Call call = paged();
+    call.params.page_size = 0;
+    call.args.max_pages = 0;
+    call.args.page_table = nullptr;
+    call.args.capacity = 1000;
+    return call;
+}
+
+Call mla() {
+    Call call = paged();
+    call.params = mla_shape();
+    call.args.v = nullptr;
+    return call;
+}
+
+Call fp8() {
+    Call call = paged();
+    call.params.kv_dtype = call.params.out_dtype = XQAJIT_DTYPE_FP8_E4M3;
+    return call;
+}
+
+Call beam() {
+    Call call = paged();
+    call.params.beam_width = 4;
+    call.args.capacity = 3200;
+    call.args.cache_indirection = at<std::int32_t>(0x7000);
+    call.args.ctx_lens = at<std::int32_t>(0x8000);
+    return call;
+}
+
+Call tree() {
+    Call call = paged();
+    call.params.spec_dec = XQAJIT_SPEC_DEC_TREE;
+    call.params.q_len = 40;
+    call.args.q_len = 33;
+    call.args.packed_mask = at<std::uint32_t>(0x9000);
+    return call;
+}
+
+Call with(Call call, std::function<void(Call&)> const& change) {
+    change(call);
+    return call;
+}
+
+Result<RunArgs> run(Call const& call) {
+    auto const params = normalize(call.params);
+    REQUIRE(params.ok());
+    REQUIRE(validate(*params).ok());
+    return normalize_args(*params, call.args);
+}
+
+// A call, and the start of the error that it must end in.
+struct Bad {
+    Call call;
+    std::string message;
+};
+
+void check_all(std::vector<Bad> const& rows) {
+    for (Bad const& row : rows) {
+        Result<RunArgs> const result = run(row.call);
+        CAPTURE(row.message, result.status().message());
+        CHECK(result.status().code() == XQAJIT_INVALID_ARGUMENT);
+        CHECK(result.status().message().rfind(row.message, 0) == 0);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a plain launch of each kind is accepted", "[params][run_args]") {
+    for (Call const& call : {paged(), contiguous(), mla(), fp8(), beam(), tree()}) CHECK(run(call).status().message() == "");
+}
+
+TEST_CASE("defaults of a paged launch are packed NHD", "[params][run_args]") {
+    auto const args = run(paged());
+    REQUIRE(args.ok());
+    CHECK(args->q_len == 1);
+    CHECK(args->max_len == 3200);
+    CHECK(args->q_stride_head == 128);
+    CHECK(args->q_stride_row == 64 * 128);
+    CHECK(args->out_stride_head == 128);
+    CHECK(args->out_stride_row == 64 * 128);
+    CHECK(args->k_stride_head == 128);
+    CHECK(args->k_stride_token == 8 * 128);
+    CHECK(args->k_stride_page == 32 * 8 * 128);
+    CHECK(args->v_stride_head == 128);
+    CHECK(args->v_stride_token == 8 * 128);
+    CHECK(args->v_stride_page == 32 * 8 * 128);
+    CHECK(args->page_table_stride == 100);
+    CHECK(args->k_scale == 1);
+    CHECK(args->v_scale == 1);
+    CHECK(args->out_scale_rcp == 1);
+}
+
+TEST_CASE("defaults of a contiguous launch follow the capacity", "[params][run_args]") {
+    auto const args = run(contiguous());
+    REQUIRE(args.ok());
+    CHECK(args->max_len == 1000);
+    CHECK(args->k_stride_page == 1000 * 8 * 128);
+    CHECK(args->v_stride_page == 1000 * 8 * 128);
+}
+
+TEST_CASE("V takes K's strides with MLA", "[params][run_args]") {
+    auto const args = run(with(mla(), [](Call& c) {
+        c.args.k_stride_page = 64 * 640;
+        c.args.k_stride_token = 640;
+    }));
+    REQUIRE(args.ok());
+    CHECK(args->out_stride_row == 128 * 512);
+    CHECK(args->k_stride_head == 0);
+    CHECK(args->v_stride_page == args->k_stride_page);
+    CHECK(args->v_stride_token == 640);
+}
+
+TEST_CASE("the mask's row holds the launch's longest draft", "[params][run_args]") {
+    for (auto const& [q_len, words] : {std::pair{1, 1}, {32, 1}, {33, 2}, {40, 2}}) {
+        auto const args = run(with(tree(), [q = q_len](Call& c) { c.args.q_len = static_cast<std::uint32_t>(q); }));
+        REQUIRE(args.ok());
+        CHECK(args->mask_stride_row == words);
+    }
+}
+
+TEST_CASE("given strides are kept: HND, interleaved pools, spaced rows", "[params][run_args]") {
+    Call const call = with(paged(), [](Call& c) {
+        c.args.k_stride_page = 2 * 8 * 32 * 128;
+        c.args.k_stride_head = 32 * 128;
+        c.args.k_stride_token = 128;
+        c.args.v_stride_page = 1 << 20;
+        c.args.v_stride_token = 1024;
+        c.args.v_stride_head = 136;
+        c.args.q_stride_head = 192;
+        c.args.out_stride_row = 128;
+        c.args.out_stride_head = 7 * 128;
+        c.args.page_table_stride = 128;
+        c.args.max_len = 5;
+    });
+    auto const args = run(call);
+    REQUIRE(args.ok());
+    CHECK(args->k_stride_page == 2 * 8 * 32 * 128);
+    CHECK(args->k_stride_token == 128);
+    CHECK(args->v_stride_head == 136);
+    CHECK(args->q_stride_row == 64 * 192);
+    CHECK(args->out_stride_row == 128);
+    CHECK(args->out_stride_head == 7 * 128);
+    CHECK(args->page_table_stride == 128);
+    CHECK(args->max_len == 5);
+}
+
+TEST_CASE("an empty batch is accepted with every pointer null", "[params][run_args][C20]") {
+    for (XQAParams const& shape : {paged().params, contiguous().params, mla().params, fp8().params, beam().params, tree().params}) {
+        RunArgs args{};
+        args.struct_size = sizeof args;
+        CHECK(run({shape, args}).ok());
+    }
+    // Its plain values are still checked.
+    RunArgs args{};
+    args.struct_size = sizeof args;
+    args.q_len = 2;
+    CHECK(run({paged().params, args}).status().message() == "q_len is 2: accepted are 1..1, the q_len of the shape");
+}
+
+TEST_CASE("a cache without a page or a token may be null", "[params][run_args][C01]") {
+    for (Call call : {paged(), contiguous(), mla(), fp8(), beam()}) {
+        call.args.max_pages = 0;
+        call.args.capacity = 0;
+        call.args.k = call.args.v = nullptr;
+        call.args.page_table = nullptr;
+        call.args.cache_indirection = call.args.ctx_lens = nullptr;
+        auto const args = run(call);
+        CHECK(args.status().message() == "");
+        CHECK(args->max_len == 0);
+        call.args.seq_lens = nullptr;
+        CHECK(run(call).status().message() == "seq_lens is null: accepted are device pointers");
+    }
+}
+
+TEST_CASE("values out of range are refused by name", "[params][run_args]") {
+    check_all({
+        {with(paged(), [](Call& c) { c.args.batch = 65537; }), "batch is 65537: accepted are 0..65536"},
+        {with(paged(), [](Call& c) { c.args.q_len = 2; }), "q_len is 2: accepted are 1..1"},
+        {with(tree(), [](Call& c) { c.args.q_len = 41; }), "q_len is 41: accepted are 1..40"},
+        {with(paged(), [](Call& c) { c.args.reserved0 = 1; }), "reserved0 is 1: accepted is 0"},
+        {with(paged(), [](Call& c) { c.args.max_len = 3201; }),
+         "max_len is 3201: accepted are 0..3200, what 100 pages of 32 tokens hold"},
+        {with(paged(),
+              [](Call& c) {
+                  c.args.max_pages = 0;
+                  c.args.max_len = 1;
+              }),
+         "max_len is 1: accepted are 0..0"},
+        {with(contiguous(), [](Call& c) { c.args.max_len = 1001; }), "max_len is 1001: accepted are 0..1000"},
+        {with(paged(),
+              [](Call& c) {
+                  c.args.max_pages = 0xffffffffu;
+                  c.args.max_len = 1ull << 31;
+              }),
+         "max_len is 2147483648: accepted are 0..2147483647"},
+        {with(contiguous(), [](Call& c) { c.args.capacity = 1ull << 31; }), "capacity is 2147483648: accepted are 0..2147483647"},
+        {with(contiguous(), [](Call& c) { c.args.capacity = ~0ull; }),
+         "capacity is 18446744073709551615: accepted are 0..2147483647"},
+        {with(beam(), [](Call& c) { c.args.capacity = 3199; }),
+         "capacity is 3199: accepted are 3200..2147483647 with beam_width 4"},
+    });
+}
+
+TEST_CASE("the default length bound stays within int32", "[params][run_args]") {
+    auto const args = run(with(paged(), [](Call& c) { c.args.max_pages = 0xffffffffu; }));
+    REQUIRE(args.ok());
+    CHECK(args->max_len == 0x7fffffff);
+}
+
+TEST_CASE("every pointer a launch needs is refused when null, and every other one when set", "[params][run_args]") {
+    auto const sinks = with(paged(), [](Call& c) { c.params.sinks = 1; });
+    auto const lse = with(paged(), [](Call& c) { c.params.lse = 1; });
+    check_all({
+        {with(paged(), [](Call& c) { c.args.q = nullptr; }), "q is null: accepted are device pointers"},
+        {with(paged(), [](Call& c) { c.args.out = nullptr; }), "out is null"},
+        {with(paged(), [](Call& c) { c.args.k = nullptr; }), "k is null"},
+        {with(paged(), [](Call& c) { c.args.v = nullptr; }), "v is null"},
+        {with(contiguous(), [](Call& c) { c.args.k = nullptr; }), "k is null"},
+        {with(paged(), [](Call& c) { c.args.page_table = nullptr; }), "page_table is null"},
+        {with(paged(), [](Call& c) { c.args.seq_lens = nullptr; }), "seq_lens is null"},
+        {sinks, "sinks is null"},
+        {lse, "lse is null"},
+        {with(tree(), [](Call& c) { c.args.packed_mask = nullptr; }), "packed_mask is null"},
+        {with(beam(), [](Call& c) { c.args.cache_indirection = nullptr; }), "cache_indirection is null"},
+        {with(beam(), [](Call& c) { c.args.ctx_lens = nullptr; }), "ctx_lens is null"},
+        {with(paged(), [](Call& c) { c.args.lse = at<float>(64); }), "lse is set: accepted is null without lse in the shape"},
+        {with(paged(), [](Call& c) { c.args.sinks = at<float>(64); }), "sinks is set: accepted is null without sinks in the shape"},
+        {with(mla(), [](Call& c) { c.args.v = at<void>(64); }), "v is set: accepted is null with mla"},
+        {with(mla(), [](Call& c) { c.args.v_page_table = at<std::int32_t>(64); }),
+         "v_page_table is set: accepted is null with page_size 0 or mla"},
+        {with(contiguous(), [](Call& c) { c.args.page_table = at<std::int32_t>(64); }),
+         "page_table is set: accepted is null with page_size 0"},
+        {with(contiguous(), [](Call& c) { c.args.v_page_table = at<std::int32_t>(64); }),
+         "v_page_table is set: accepted is null with page_size 0"},
+        {with(paged(), [](Call& c) { c.args.cu_q_len = at<std::int32_t>(64); }),
+         "cu_q_len is set: accepted is null without spec_dec"},
+        {with(paged(), [](Call& c) { c.args.packed_mask = at<std::uint32_t>(64); }),
+         "packed_mask is set: accepted is null without spec_dec tree"},
+        {with(paged(), [](Call& c) { c.args.cache_indirection = at<std::int32_t>(64); }),
+         "cache_indirection is set: accepted is null with beam_width 1"},
+        {with(paged(), [](Call& c) { c.args.ctx_lens = at<std::int32_t>(64); }),
+         "ctx_lens is set: accepted is null with beam_width 1"},
+        {with(paged(), [](Call& c) { c.args.out_scale_rcp_ptr = at<float>(64); }),
+         "out_scale_rcp_ptr is set: accepted is null without fp8 output"},
+    });
+}
+
+TEST_CASE("a scale for KV that is not quantised is refused, not applied", "[params][run_args][W23]") {
+    for (std::int32_t const dtype : {XQAJIT_DTYPE_FP16, XQAJIT_DTYPE_BF16}) {
+        Call call = paged();
+        call.params.q_dtype = dtype;
+        check_all({
+            {with(call, [](Call& c) { c.args.k_scale = 0.06f; }), "k_scale is 0.06: accepted are 0, 1 with 16-bit KV"},
+            {with(call, [](Call& c) { c.args.v_scale = 0.5f; }), "v_scale is 0.5: accepted are 0, 1 with 16-bit KV"},
+            {with(call, [](Call& c) { c.args.k_scale_ptr = at<float>(64); }),
+             "k_scale_ptr is set: accepted is null with 16-bit KV"},
+            {with(call, [](Call& c) { c.args.v_scale_ptr = at<float>(64); }),
+             "v_scale_ptr is set: accepted is null with 16-bit KV"},
+        });
+        CHECK(run(with(call, [](Call& c) { c.args.k_scale = c.args.v_scale = 1; })).ok());
+    }
+    for (std::int32_t const dtype : {XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8}) {
+        auto const args = run(with(paged(), [&](Call& c) {
+            c.params.kv_dtype = dtype;
+            c.args.k_scale = 0.5f;
+            c.args.v_scale = 2;
+            c.args.k_scale_ptr = at<float>(64);
+        }));
+        REQUIRE(args.ok());
+        CHECK(args->k_scale == 0.5f);
+        CHECK(args->v_scale == 2);
+        CHECK(args->k_scale_ptr == at<float>(64));
+    }
+}
+
+TEST_CASE("scales that are negative or not finite are refused", "[params][run_args]") {
+    struct Scale {
+        char const* name;
+        float RunArgs::*member;
+    };
+    for (Scale const scale : {Scale{"k_scale", &RunArgs::k_scale}, Scale{"v_scale", &RunArgs::v_scale},
+                              Scale{"out_scale_rcp", &RunArgs::out_scale_rcp}})
+        for (float const value : {-1.0f, -0.001f, kInf, -kInf, kNan})
+            for (Call call : {paged(), fp8()}) {
+                call.args.*scale.member = value;
+                check_all({{call, std::string(scale.name) + " is "}});
+            }
+    check_all(
+        {{with(paged(), [](Call& c) { c.args.out_scale_rcp = 2; }), "out_scale_rcp is 2: accepted are 0, 1 without fp8 output"}});
+    CHECK(run(with(fp8(), [](Call& c) { c.args.out_scale_rcp = 2; })).ok());
+}
+
+TEST_CASE("a misaligned pointer is refused by name", "[params][run_args]") {
+    struct Row {
+        char const* name;
+        Call call;
+        std::size_t offset;  // of the pointer in RunArgs
+        std::uintptr_t alignment;
+    };
+    auto const sinks_lse = with(paged(), [](Call& c) {
+        c.params.sinks = c.params.lse = 1;
+        c.args.sinks = at<float>(64);
+        c.args.lse = at<float>(64);
+    });
+    std::vector<Row> const rows{
+        {"q", paged(), offsetof(RunArgs, q), 16},
+        {"out", paged(), offsetof(RunArgs, out), 16},
+        {"out", fp8(), offsetof(RunArgs, out), 16},
+        {"k", paged(), offsetof(RunArgs, k), 16},
+        {"k", mla(), offsetof(RunArgs, k), 16},
+        {"v", paged(), offsetof(RunArgs, v), 16},
+        {"page_table", paged(), offsetof(RunArgs, page_table), 4},
+        {"v_page_table", paged(), offsetof(RunArgs, v_page_table), 4},
+        {"seq_lens", paged(), offsetof(RunArgs, seq_lens), 4},
+        {"cu_q_len", tree(), offsetof(RunArgs, cu_q_len), 4},
+        {"packed_mask", tree(), offsetof(RunArgs, packed_mask), 4},
+        {"lse", sinks_lse, offsetof(RunArgs, lse), 4},
+        {"sinks", sinks_lse, offsetof(RunArgs, sinks), 4},
+        {"cache_indirection", beam(), offsetof(RunArgs, cache_indirection), 4},
+        {"ctx_lens", beam(), offsetof(RunArgs, ctx_lens), 4},
+        {"k_scale_ptr", fp8(), offsetof(RunArgs, k_scale_ptr), 4},
+        {"v_scale_ptr", fp8(), offsetof(RunArgs, v_scale_ptr), 4},
+        {"out_scale_rcp_ptr", fp8(), offsetof(RunArgs, out_scale_rcp_ptr), 4},
+        {"workspace", paged(), offsetof(RunArgs, workspace), 256},
+    };
+    for (Row const& row : rows)
+        for (std::uintptr_t const off : {std::uintptr_t{1}, std::uintptr_t{2}, row.alignment / 2, row.alignment - 1}) {
+            Call call = row.call;
+            std::uintptr_t const address = 0x10000 + off;
+            std::memcpy(reinterpret_cast<unsigned char*>(&call.args) + row.offset, &address, sizeof address);
+            std::string const ending = ": accepted are addresses on " + std::to_string(row.alignment) + " bytes";
+            Status const status = run(call).status();
+            CAPTURE(row.name, off, status.message());
+            CHECK(status.message().rfind(std::string(row.name) + " is 0x1", 0) == 0);
+            CHECK(contains(status.message(), ending));
+        }
+}
+
+TEST_CASE("a stride that is misaligned, negative or too small is refused by name", "[params][run_args]") {
+    struct Stride {
+        char const* name;
+        std::int64_t RunArgs::*member;
+        bool rows;  // of q or out, else of the cache
+    };
+    std::vector<Stride> const strides{
+        {"q_stride_row", &RunArgs::q_stride_row, true},      {"q_stride_head", &RunArgs::q_stride_head, true},
+        {"out_stride_row", &RunArgs::out_stride_row, true},  {"out_stride_head", &RunArgs::out_stride_head, true},
+        {"k_stride_page", &RunArgs::k_stride_page, false},   {"k_stride_token", &RunArgs::k_stride_token, false},
+        {"k_stride_head", &RunArgs::k_stride_head, false},   {"v_stride_page", &RunArgs::v_stride_page, false},
+        {"v_stride_token", &RunArgs::v_stride_token, false}, {"v_stride_head", &RunArgs::v_stride_head, false},
+    };
+    auto const full = [](Call call) {
+        call.args.k_stride_page = call.args.v_stride_page = 32 * 8 * 128;
+        call.args.k_stride_token = call.args.v_stride_token = 8 * 128;
+        call.args.k_stride_head = call.args.v_stride_head = 128;
+        return call;
+    };
+    for (Call const& call : {full(paged()), full(fp8())}) {
+        CHECK(run(call).ok());
+        bool const bytes = call.params.kv_dtype == XQAJIT_DTYPE_FP8_E4M3;
+        for (Stride const& stride : strides) {
+            std::vector<std::int64_t> bad{-8, -16, -1024, 8 * 128 + 1, 8 * 128 + 4, std::numeric_limits<std::int64_t>::min()};
+            if (stride.rows) bad.push_back(112);  // rows would overlap
+            if (!stride.rows) bad.push_back(0);   // the other two are set
+            if (bytes && stride.name[0] != 'q') bad.push_back(8 * 128 + 8);
+            for (std::int64_t const value : bad) {
+                Call changed = call;
+                changed.args.*stride.member = value;
+                Status const status = run(changed).status();
+                CAPTURE(stride.name, value, status.message());
+                CHECK(status.message().rfind(std::string(stride.name) + " is " + std::to_string(value) + " elements", 0) == 0);
+                CHECK(contains(status.message(), "(16 bytes)"));
+            }
+        }
+    }
+    check_all({
+        {with(paged(), [](Call& c) { c.args.page_table_stride = 99; }), "page_table_stride is 99: accepted are 100 and more"},
+        {with(paged(), [](Call& c) { c.args.page_table_stride = -1; }), "page_table_stride is -1: accepted are 100 and more"},
+        {with(tree(), [](Call& c) { c.args.mask_stride_row = 1; }), "mask_stride_row is 1: accepted are 2 and more"},
+        {with(tree(), [](Call& c) { c.args.mask_stride_row = -2; }), "mask_stride_row is -2: accepted are 2 and more"},
+    });
+}
+
+TEST_CASE("a stride along a single element may be zero", "[params][run_args]") {
+    CHECK(run(with(contiguous(), [](Call& c) {
+              c.args.batch = 1;
+              c.args.k_stride_token = 8 * 128;
+              c.args.k_stride_head = 128;
+          })).ok());
+    check_all({{with(contiguous(),
+                     [](Call& c) {
+                         c.args.k_stride_token = 8 * 128;
+                         c.args.k_stride_head = 128;
+                     }),
+                "k_stride_page is 0 elements"}});
+}
+
+TEST_CASE("strides whose extent leaves 64 bits are refused by name", "[params][run_args]") {
+    std::int64_t const large = kMax64 / 16 * 16;
+    auto const cache = [](Call& c) {
+        c.args.k_stride_page = 32 * 8 * 128;
+        c.args.k_stride_token = 8 * 128;
+        c.args.k_stride_head = 128;
+    };
+    check_all({
+        {with(paged(), [&](Call& c) { c.args.q_stride_row = large; }), "q_stride_row is "},
+        {with(paged(), [&](Call& c) { c.args.q_stride_head = large; }), "q_stride_head is "},
+        {with(paged(), [&](Call& c) { c.args.out_stride_row = large; }), "out_stride_row is "},
+        {with(paged(), [&](Call& c) { c.args.out_stride_head = large; }), "out_stride_head is "},
+        {with(paged(),
+              [&](Call& c) {
+                  cache(c);
+                  c.args.k_stride_page = large;
+              }),
+         "k_stride_page is "},
+        {with(paged(),
+              [&](Call& c) {
+                  cache(c);
+                  c.args.k_stride_token = large;
+              }),
+         "k_stride_token is "},
+        {with(paged(),
+              [&](Call& c) {
+                  cache(c);
+                  c.args.k_stride_head = large;
+              }),
+         "k_stride_head is "},
+        {with(paged(), [&](Call& c) { c.args.page_table_stride = large; }), "page_table_stride is "},
+        {with(tree(), [&](Call& c) { c.args.mask_stride_row = large; }), "mask_stride_row is "},
+        {with(contiguous(),
+              [](Call& c) {
+                  c.params.num_kv_heads = c.params.num_q_heads = 4096;
+                  c.params.head_dim = 256;
+                  c.args.batch = 65536;
+                  c.args.capacity = 0x7fffffff;
+              }),
+         "capacity is 2147483647: accepted are values with which 65536 rows"},
+    });
+}
