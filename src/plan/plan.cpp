@@ -94,8 +94,8 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
 }
 
 std::string LaunchPlan::to_string() const {
-    std::string text = fmt::format("grid {} x block {}, {} sub-sequences, {} row blocks, workspace {} bytes", grid_x, block_x,
-                                   nb_sub_seq, nb_row_blocks, workspace_bytes);
+    std::string text = fmt::format("grid {} x block {}, nb_sub_seq {}, nb_row_blocks {}, units {}, workspace {} bytes", grid_x,
+                                   block_x, nb_sub_seq, nb_row_blocks, units, workspace_bytes);
     if (tokens_per_sub_seq != 0) text += fmt::format(", {} tokens a sub-sequence", tokens_per_sub_seq);
     return text;
 }

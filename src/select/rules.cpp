@@ -106,7 +106,7 @@ constexpr Rule kCommon[] = {
 
 constexpr char kBuilt[] = "the family's kernels are part of this build";
 constexpr char kPlainHeadDim[] = "head_dim is a multiple of 16 in 16..256, head_dim_v equals it, and mla is 0";
-constexpr char kPlainMha[] = "plain MHA (one query head a KV head, beam_width 1, no draft) has no KV reuse and is left to mmha";
+constexpr char kPlainMha[] = "KV is reused: group size or beam_width above 1, or a draft; plain MHA is left to mmha";
 constexpr char kReferencePage[] = "page_size is 0, 8, 16, 32, 64 or 128";
 constexpr char kNoInputKv[] = "K and V are appended before the launch: input_kv is 0";
 constexpr char kNoSkipSoftmax[] = "every visible tile is read: skip_softmax is 0";
@@ -142,7 +142,7 @@ constexpr Rule kGmma[] = {
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.linear_draft", "a draft is a tree: rounding Q and K to fp8 costs a linear draft acceptance",
      [](Params const& p, Arch const&) { return p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, draft_found},
-    {"gmma.input_kv", "input_kv appends one token a request: spec_dec is none, and rotary_dim is a multiple of 16",
+    {"gmma.input_kv", "with input_kv spec_dec is none and rotary_dim a multiple of 16: it appends one token a request",
      [](Params const& p, Arch const&) { return p.input_kv == 0 || (!drafts(p) && p.rotary_dim % 16 == 0); },
      [](Params const& p, Arch const&) { return fmt::format("spec_dec {}, rotary_dim {}", spec_dec_name(p.spec_dec), p.rotary_dim); }},
     {"gmma.mha", kPlainMha, reuses_kv, group_found, RuleKind::kChoice},
@@ -208,7 +208,7 @@ Admission admit(Family family, XQAParams const& params, ArchFacts const& arch, s
         for (Rule const& rule : rules) {
             if (std::find(waived.begin(), waived.end(), rule.kind) != waived.end()) continue;
             if (!rule.holds(params, arch)) {
-                return {family, false, rule.id, fmt::format("{} (here {})", rule.text, rule.found(params, arch))};
+                return {family, false, rule.id, fmt::format("refused unless {} (here {})", rule.text, rule.found(params, arch))};
             }
         }
     }

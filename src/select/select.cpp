@@ -27,12 +27,16 @@ Admission const& of(std::span<Admission const> admissions, Family family) {
     return *std::find_if(admissions.begin(), admissions.end(), [family](Admission const& a) { return a.family == family; });
 }
 
-std::string refusals(std::span<Admission const> admissions, char const* separator) {
-    std::string text;
-    for (Admission const& admission : admissions) {
+// "hmma (hmma.arch): refused unless ...; mla, mmha (common.position): refused unless ...": neighbours that one rule refused share it.
+std::string refusals(std::span<Admission const> admissions) {
+    std::string text, families;
+    for (std::size_t i = 0; i < admissions.size(); ++i) {
+        Admission const& admission = admissions[i];
         if (admission.ok) continue;
-        text += fmt::format("{}{} by {}: {}", text.empty() ? "" : separator, family_name(admission.family), admission.rule,
-                            admission.text);
+        families += fmt::format("{}{}", families.empty() ? "" : ", ", family_name(admission.family));
+        if (i + 1 < admissions.size() && admissions[i + 1].rule == admission.rule) continue;
+        text += fmt::format("{}{} ({}): {}", text.empty() ? "" : "; ", families, admission.rule, admission.text);
+        families.clear();
     }
     return text;
 }
@@ -82,8 +86,8 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
     if (order.empty()) {
         std::optional<Family> const chosen = choose(selection.admissions);
         if (!chosen) {
-            return unsupported(fmt::format("no kernel family admits {} on {}: {}", to_string(shape), arch.target,
-                                           refusals(selection.admissions, "; ")));
+            return unsupported(
+                fmt::format("no kernel family admits {} on {}: {}", to_string(shape), arch.target, refusals(selection.admissions)));
         }
         selection.reason = chosen_reason(*chosen, selection.admissions);
         selection.spec = make_spec(*chosen, shape, arch);
@@ -95,7 +99,7 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
         std::vector<Admission> asked;
         for (Family const family : order) asked.push_back(of(selection.admissions, family));
         return unsupported(fmt::format("XQAJIT_FORCE_KERNEL is {}, and none of these admits {} on {}: {}", names_of(order),
-                                       to_string(shape), arch.target, refusals(asked, "; ")));
+                                       to_string(shape), arch.target, refusals(asked)));
     }
     selection.reason = fmt::format("forced: {} is the first of XQAJIT_FORCE_KERNEL={} that admits the shape", family_name(*chosen),
                                    names_of(order));

@@ -16,7 +16,7 @@ enum class RuleKind : std::uint32_t {
     kChoice,      // they could, but another family does it better: a forced family skips the rule
 };
 
-// A rule admits a shape when `holds`. The CLI prints `text`, the tests enumerate the tables.
+// A rule admits a shape when `holds`. The CLI prints `text`, the tests enumerate the tables. "refused unless <text>" is a sentence.
 struct Rule {
     char const* id;    // "hmma.beam"
     char const* text;  // what is admitted: "beam_width is 1..8"
@@ -29,7 +29,7 @@ struct Admission {
     Family family = Family::kMmha;
     bool ok = false;
     std::string rule;  // id of the first rule that refused; "" if ok
-    std::string text;  // that rule's text and what it found: "beam_width is 1..8 (here beam_width 9)"
+    std::string text;  // "refused unless beam_width is 1..8 (here beam_width 9)"; "" if ok
 };
 
 // Whether this build has kernels of the family. False makes its rule "<family>.not_built" refuse every shape.

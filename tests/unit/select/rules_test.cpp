@@ -98,7 +98,7 @@ void check_rule(Family family, Rule const& rule) {
     CHECK_FALSE(admission.ok);
     CHECK(admission.family == family);
     CHECK(admission.rule == rule.id);
-    CHECK(admission.text == std::string(rule.text) + " (here " + rule.found(bad.params, bad.arch) + ")");
+    CHECK(admission.text == "refused unless " + std::string(rule.text) + " (here " + rule.found(bad.params, bad.arch) + ")");
 }
 
 }  // namespace
