@@ -78,7 +78,7 @@ Status unknown_target(NvrtcLibrary const& nvrtc, std::string const& target) {
     std::string known;
     for (int arch : nvrtc.supported_archs()) known += (known.empty() ? "" : ", ") + std::to_string(arch);
     return unsupported("target " + target + " is unknown to NVRTC " + nvrtc.version() + ": it knows " + known +
-                       (nvrtc.knows_no_cache() ? "" : "; targets with the suffix f need 12.9"));
+                       (target.ends_with('f') && !nvrtc.knows_no_cache() ? "; targets with the suffix f need 12.9" : ""));
 }
 
 Status failure(NvrtcLibrary const& nvrtc, CompileJob const& job, nvrtcResult result, std::string const& log) {

@@ -1,0 +1,77 @@
+#include "shapes.h"
+
+#include <algorithm>
+
+#include "catch.h"
+#include "params/shape_list.h"
+#include "select/select.h"
+
+namespace xqajit::test {
+
+// clang-format off
+char const* const kCoverShapes = R"({"version": 1, "shapes": [
+{"name": "plain",          "q_dtype": "bf16", "num_q_heads": 32,  "num_kv_heads": 4, "head_dim": 128, "page_size": 32},
+{"name": "window",         "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 4, "head_dim": 64, "page_size": 64, "sliding_window": 100, "lse": true},
+{"name": "softcap",        "q_dtype": "bf16", "kv_dtype": "int8", "num_q_heads": 6, "num_kv_heads": 2, "head_dim": 80, "page_size": 16, "softcap": 30.0},
+{"name": "largest group",  "q_dtype": "fp16", "kv_dtype": "int8", "out_dtype": "fp8_e4m3", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 256, "page_size": 8, "sinks": true},
+{"name": "smallest head",  "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 2, "head_dim": 16, "page_size": 128, "sliding_window": 9, "softcap": 5.0, "sinks": true},
+{"name": "beam",           "q_dtype": "fp16", "num_q_heads": 71,  "num_kv_heads": 1, "head_dim": 192, "page_size": 0, "beam_width": 4},
+{"name": "widest beam",    "q_dtype": "bf16", "kv_dtype": "int8", "num_q_heads": 4, "num_kv_heads": 1, "head_dim": 112, "page_size": 16, "beam_width": 8, "sliding_window": 50},
+{"name": "linear draft",   "q_dtype": "bf16", "num_q_heads": 8,   "num_kv_heads": 1, "head_dim": 128, "page_size": 32, "spec_dec": "linear", "q_len": 4, "sliding_window": 64},
+{"name": "tree draft",     "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "page_size": 32, "spec_dec": "tree", "q_len": 64, "lse": true},
+{"name": "mla",            "q_dtype": "bf16", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 64},
+{"name": "mla fp8, draft", "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 32, "spec_dec": "linear", "q_len": 2, "lse": true},
+{"name": "largest page",   "q_dtype": "fp16", "num_q_heads": 1,   "num_kv_heads": 1, "head_dim": 240, "page_size": 1024, "out_dtype": "fp8_e4m3", "sinks": true, "lse": true}
+]})";
+// clang-format on
+
+NvrtcIdentity nvrtc_identity() {
+    auto const settings = Settings::from_environment();
+    REQUIRE(settings.ok());
+    auto const found = find_nvrtc(*settings);
+    if (!found.ok()) skip_test(found.status().message().c_str());
+    return *found;
+}
+
+std::shared_ptr<NvrtcLibrary const> real_nvrtc() {
+    auto const library = NvrtcLibrary::open(nvrtc_identity());
+    INFO(library.status().message());
+    REQUIRE(library.ok());
+    return *library;
+}
+
+void require_target(NvrtcLibrary const& nvrtc, std::string const& target) {
+    auto const facts = arch_from_name(target);
+    REQUIRE(facts.ok());
+    auto const& known = nvrtc.supported_archs();
+    bool const listed = std::find(known.begin(), known.end(), static_cast<int>(facts->sm)) != known.end();
+    bool const family_target = target.ends_with('f');
+    if (!listed || (family_target && !nvrtc.knows_no_cache()))  // both came with 12.9
+        skip_test(("NVRTC " + nvrtc.version() + " does not know " + target).c_str());
+}
+
+std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target) {
+    auto const entries = parse_shape_list(shapes);
+    INFO(entries.status().message());
+    REQUIRE(entries.ok());
+    auto const arch = arch_from_name(target);
+    REQUIRE(arch.ok());
+    RuleKind const waived[] = {RuleKind::kChoice};
+    std::vector<KernelSpec> kernels;
+    for (auto const& entry : *entries) {
+        bool served = false;
+        for (Family const family : kFamilies) {
+            if (!admit(family, entry.params, *arch, waived).ok) continue;
+            served = true;
+            KernelSpec const spec = make_spec(family, entry.params, *arch);
+            if (std::find(kernels.begin(), kernels.end(), spec) == kernels.end()) kernels.push_back(spec);
+        }
+        INFO(entry.name << " has no kernel");
+        CHECK(served);
+    }
+    return kernels;
+}
+
+CompileRequest request_of(KernelSpec const& spec) { return {spec.family, spec.target, macros_for(spec)}; }
+
+}  // namespace xqajit::test
