@@ -74,6 +74,11 @@ int arch_number(std::string const& target) {
     return number;
 }
 
+// Of a target whose number is known and whose suffix is not.
+bool blames_target(std::string const& log) {
+    return log.find("--gpu-architecture") != std::string::npos || log.find("--nv_arch") != std::string::npos;
+}
+
 Status unknown_target(NvrtcLibrary const& nvrtc, std::string const& target) {
     std::string known;
     for (int arch : nvrtc.supported_archs()) known += (known.empty() ? "" : ", ") + std::to_string(arch);
@@ -110,8 +115,7 @@ Result<CompiledImage> run_job_or_throw(NvrtcLibrary const& nvrtc, CompileJob con
 
     CompiledImage compiled;
     compiled.log = program.log();
-    if (result == NVRTC_ERROR_INVALID_OPTION && compiled.log.find("--gpu-architecture") != std::string::npos)
-        return unknown_target(nvrtc, job.target);  // the number is known, the suffix is not
+    if (result != NVRTC_SUCCESS && blames_target(compiled.log)) return unknown_target(nvrtc, job.target);
     compiled.is_ptx = job.target.starts_with("compute_");
     if (result == NVRTC_SUCCESS) result = program.image(compiled.is_ptx, compiled.image);
     if (result != NVRTC_SUCCESS) return failure(nvrtc, job, result, compiled.log);

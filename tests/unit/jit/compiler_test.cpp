@@ -87,6 +87,18 @@ TEST_CASE("a target that this NVRTC does not know is refused with the version an
     CHECK(run_job(*nvrtc, sample_job("sm_86")).ok());
 }
 
+TEST_CASE("a target whose suffix alone this NVRTC refuses is unsupported, not a failed compile", "[jit][J17]") {
+    for (char const* log :
+         {"nvrtc: error: invalid value for --gpu-architecture (-arch)\n",
+          "Command-line error: invalid or no value specified with --nv_arch flag\n\n1 catastrophic error detected\n"}) {
+        ScopedEnvironment const fail("FAKE_NVRTC_FAIL", log);
+        auto const compiled = run_job(*open_fake(), sample_job("sm_80a"));
+        REQUIRE(!compiled.ok());
+        CHECK(compiled.status().code() == XQAJIT_UNSUPPORTED);
+        CHECK(contains(compiled.status().message(), "target sm_80a is unknown to NVRTC 13.0"));
+    }
+}
+
 TEST_CASE("a failed compile keeps the first error line, the log and the macros", "[jit]") {
     ScopedEnvironment const fail("FAKE_NVRTC_FAIL",
                                  "mmha/kernel.cu(3): warning: odd\nmmha/kernel.cu(9): error: no such thing\nmore\n");
