@@ -26,6 +26,18 @@
 #define XQAJIT_VERSION_MINOR 1
 #define XQAJIT_VERSION_PATCH 0
 
+/* A zeroed struct that knows its size, for initialisation (in C++ for assignment too), without a warning about the other fields. */
+#ifdef __cplusplus
+template <class T> inline T xqajit_init() {
+    T value = T();
+    value.struct_size = sizeof(T);
+    return value;
+}
+#define XQAJIT_INIT(type) xqajit_init<type>()
+#else
+#define XQAJIT_INIT(type) {.struct_size = sizeof(type)}
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -127,7 +139,7 @@ typedef struct xqajit_params {
     int32_t position;       /* xqajit_position */
 } xqajit_params;
 
-#define XQAJIT_PARAMS_INIT {sizeof(xqajit_params)}
+#define XQAJIT_PARAMS_INIT XQAJIT_INIT(xqajit_params)
 
 /* One launch. Pointers are device pointers unless the comment says "host value". rows: the query rows of all requests, in
  * request order; batch * q_len of them, or cu_q_len[batch]. */
@@ -174,7 +186,7 @@ typedef struct xqajit_run_args {
     uint64_t workspace_size;        /* as given to xqajit_workspace_init */
 } xqajit_run_args;
 
-#define XQAJIT_RUN_ARGS_INIT {sizeof(xqajit_run_args)}
+#define XQAJIT_RUN_ARGS_INIT XQAJIT_INIT(xqajit_run_args)
 
 typedef struct xqajit_stats {
     uint32_t struct_size;
@@ -188,7 +200,7 @@ typedef struct xqajit_stats {
     double compile_seconds;
 } xqajit_stats;
 
-#define XQAJIT_STATS_INIT {sizeof(xqajit_stats)}
+#define XQAJIT_STATS_INIT XQAJIT_INIT(xqajit_stats)
 
 /* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. text is valid during the call only. */
 typedef void (*xqajit_log_fn)(void* user, int level, const char* text);
@@ -203,7 +215,7 @@ typedef struct xqajit_prewarm_options {
     void* user;
 } xqajit_prewarm_options;
 
-#define XQAJIT_PREWARM_OPTIONS_INIT {sizeof(xqajit_prewarm_options)}
+#define XQAJIT_PREWARM_OPTIONS_INIT XQAJIT_INIT(xqajit_prewarm_options)
 
 /* clang-format on */
 

@@ -28,20 +28,27 @@ public:
     Status supports(XQAParams const& params, char const* arch);
     Result<std::string> capabilities(char const* arch);
     Result<std::string> explain(XQAParams const& params, char const* arch, std::uint32_t batch, std::uint64_t seq_len);
-    struct PrewarmReport { std::string json; Status status; };
+    struct PrewarmReport {
+        std::string json;
+        Status status;
+    };
     Result<PrewarmReport> prewarm(std::string_view shapes, xqajit_prewarm_options const& options);
     Result<std::string> cache_list();
     Result<std::string> cache_show(std::string_view key_prefix);
-    struct VerifyReport { std::string json; Status status; };
+    struct VerifyReport {
+        std::string json;
+        Status status;
+    };
     Result<VerifyReport> cache_verify();
     Result<std::string> cache_path();
     Result<std::string> doctor();
     xqajit_stats stats() const;
 
+    struct Impl;  // service/impl.h: for the service's own files
+
 private:
     Service();
-    struct Impl;
     std::unique_ptr<Impl> impl_;
 };
 
-} // namespace xqajit
+}  // namespace xqajit

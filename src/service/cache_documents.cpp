@@ -1,0 +1,107 @@
+// The disk store as documents.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "service/documents.h"
+#include "service/impl.h"
+
+namespace xqajit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
+
+Json entry_json(cache::ListedEntry const& entry) {
+    Json json = {{"key", key_text(entry.key)},
+                 {"path", entry.path},
+                 {"bytes", entry.bytes},
+                 {"is_ptx", entry.is_ptx},
+                 {"ok", entry.status.ok()}};
+    if (!entry.status.ok()) json["error"] = entry.status.message();
+    Json metadata = Json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
+    json["metadata"] = metadata.is_object() ? std::move(metadata) : Json(nullptr);
+    return json;
+}
+
+// A store that can't be read is no empty store.
+Status usable(cache::DiskStore const& store) {
+    if (store.state().usable) return {};
+    return unavailable(fmt::format("the cache directory {} is not usable: {}", store.origin().path, store.state().reason));
+}
+
+}  // namespace
+
+Json store_json(cache::DiskStore const& store) {
+    cache::StoreState const& state = store.state();
+    return {{"named_path", store.origin().path}, {"origin", store.origin().origin},
+            {"path", state.effective_path},      {"usable", state.usable},
+            {"writable", state.writable},        {"reason", state.reason}};
+}
+
+Result<std::string> Service::cache_list() {
+    XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
+    Json entries = Json::array();
+    std::uint64_t bytes = 0;
+    for (cache::ListedEntry const& entry : impl_->store->list()) {
+        entries.push_back(entry_json(entry));
+        bytes += entry.bytes;
+    }
+    std::size_t const count = entries.size();
+    Json const json = {{"schema", "xqajit.cache.ls/1"},
+                       {"path", impl_->store->state().effective_path},
+                       {"entries", std::move(entries)},
+                       {"summary", {{"entries", count}, {"bytes", bytes}}}};
+    return json.dump(1);
+}
+
+Result<std::string> Service::cache_show(std::string_view key_prefix) {
+    XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
+    std::vector<cache::ListedEntry> matches;
+    std::string names;
+    for (cache::ListedEntry& entry : impl_->store->list()) {
+        std::string const key = key_text(entry.key);
+        if (!key.starts_with(key_prefix)) continue;
+        names += (names.empty() ? "" : ", ") + key;
+        matches.push_back(std::move(entry));
+    }
+    if (key_prefix.empty() || matches.empty()) {
+        return invalid_argument(
+            fmt::format("key is '{}': no entry of {} starts with it", key_prefix, impl_->store->state().effective_path));
+    }
+    if (matches.size() > 1) {
+        return invalid_argument(fmt::format("key is '{}': {} entries start with it: {}", key_prefix, matches.size(), names));
+    }
+    Json json = {{"schema", "xqajit.cache.show/1"}};
+    json.update(entry_json(matches.front()));
+    return json.dump(1);
+}
+
+Result<Service::VerifyReport> Service::cache_verify() {
+    XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
+    Json bad = Json::array();
+    std::vector<cache::ListedEntry> const entries = impl_->store->list();
+    for (cache::ListedEntry const& entry : entries) {
+        if (!entry.status.ok())
+            bad.push_back({{"key", key_text(entry.key)}, {"path", entry.path}, {"error", entry.status.message()}});
+    }
+    std::size_t const failed = bad.size();
+    Json const json = {{"schema", "xqajit.cache.verify/1"},
+                       {"path", impl_->store->state().effective_path},
+                       {"failed", std::move(bad)},
+                       {"summary", {{"entries", entries.size()}, {"ok", entries.size() - failed}, {"failed", failed}}}};
+    Status status;
+    if (failed != 0)
+        status = {XQAJIT_CACHE_CORRUPT, fmt::format("{} of {} cache entries failed their checks", failed, entries.size())};
+    return VerifyReport{json.dump(1), std::move(status)};
+}
+
+Result<std::string> Service::cache_path() {
+    Json json = {{"schema", "xqajit.cache.path/1"}};
+    json.update(store_json(*impl_->store));
+    return json.dump(1);
+}
+
+}  // namespace xqajit

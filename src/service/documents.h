@@ -1,0 +1,13 @@
+// Parts that several documents share.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cache/disk_store.h"
+
+namespace xqajit {
+
+// Named and effective path, origin, usable, writable, reason.
+nlohmann::ordered_json store_json(cache::DiskStore const& store);
+
+}  // namespace xqajit

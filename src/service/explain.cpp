@@ -1,0 +1,132 @@
+// The whole chain for one shape, as a document: nothing is compiled or loaded.
+#include <nlohmann/json.hpp>
+
+#include "service/impl.h"
+
+namespace xqajit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json parse(std::string const& text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+Json arch_json(Target const& target) {
+    ArchFacts const& arch = target.arch;
+    return {{"target", arch.target},     {"origin", target.origin},       {"sm", arch.sm},
+            {"sm_count", arch.sm_count}, {"smem_optin", arch.smem_optin}, {"native_fp8_convert", arch.native_fp8_convert},
+            {"has_tma", arch.has_tma},   {"has_wgmma", arch.has_wgmma},   {"has_pdl", arch.has_pdl}};
+}
+
+Json overrides_json(Overrides const& overrides) {
+    Json force = Json::array();
+    for (Family const family : overrides.force_kernel) force.push_back(family_name(family));
+    return {{"force_kernel", std::move(force)},
+            {"numeric", numeric_name(overrides.numeric)},
+            {"division", division_name(overrides.division)},
+            {"nb_sub_seq", overrides.nb_sub_seq},
+            {"pdl", overrides.pdl ? Json(*overrides.pdl) : Json(nullptr)},
+            {"perf_gate", overrides.perf_gate ? "reference" : "off"}};
+}
+
+Json admissions_json(std::vector<Admission> const& admissions) {
+    Json list = Json::array();
+    for (Admission const& admission : admissions) {
+        Json entry = {{"family", family_name(admission.family)}, {"admitted", admission.ok}};
+        if (!admission.ok) {
+            entry["rule"] = admission.rule;
+            entry["text"] = admission.text;
+        }
+        list.push_back(std::move(entry));
+    }
+    return list;
+}
+
+Json error_json(Status const& status) { return {{"status", status_name(status.code())}, {"message", status.message()}}; }
+
+Json key_json(CompileRequest const& request, ImageKey const& key, Toolchain& toolchain) {
+    Json json = {{"body", key.key.body.hex()}};
+    if (Result<NvrtcIdentity> const nvrtc = toolchain.identity(); nvrtc.ok()) {
+        json["compiler"] = {{"id", nvrtc->build.hex()}, {"path", nvrtc->path}, {"origin", nvrtc->origin}};
+    } else {
+        json["compiler"] = nullptr;
+        json["compiler_reason"] = nvrtc.status().message();
+    }
+    json["options"] = keyed_options(request.target);
+    json["text"] = key_text(request);
+    return json;
+}
+
+// Where a prepare would take the image from.
+Json image_json(KernelImages& images, ImageKey const& key) {
+    if (images.in_memory(key)) return {{"from", "memory"}};
+    if (std::shared_ptr<KernelImage const> const image = images.peek(key)) {
+        Json json = {{"from", "disk"}, {"bytes", image->image.size()}, {"is_ptx", image->is_ptx}};
+        if (image->key != key.key) json["note"] = "compiled by another NVRTC (XQAJIT_COMPILER_MATCH)";
+        json["metadata"] = parse(image->metadata);
+        return json;
+    }
+    if (!key.compiler.ok()) return {{"from", "nowhere"}, {"reason", "no entry on disk, and no compiler"}};
+    return {{"from", "compile"}};
+}
+
+Json perf_gate_json(Overrides const& overrides, Selection const& selection, XQAParams const& params, Target const& target,
+                    std::uint32_t batch, std::uint64_t seq_len) {
+    Json json = {{"setting", overrides.perf_gate ? "reference" : "off"},
+                 {"passes", perf_gate_passes(params, target.arch.sm_count, batch, seq_len, true)}};
+    if (selection.spec.family == Family::kMmha) json["effect"] = "none: the shape is mmha's either way";
+    return json;
+}
+
+}  // namespace
+
+Result<std::string> Service::explain(XQAParams const& params, char const* arch, std::uint32_t batch, std::uint64_t seq_len) {
+    Result<XQAParams> const shape = checked(params);
+    if (!shape.ok()) return shape.status();
+    Result<Target> const target = target_for_document(impl_->settings, arch);
+    if (!target.ok()) return target.status();
+    Overrides const& overrides = impl_->overrides;
+
+    Json json = {{"schema", "xqajit.explain/1"},
+                 {"summary", to_string(*shape)},
+                 {"params", parse(to_json(*shape))},
+                 {"arch", arch_json(*target)},
+                 {"overrides", overrides_json(overrides)}};
+    Result<Selection> const selection = select(*shape, target->arch, overrides);
+    if (!selection.ok()) {
+        std::vector<Admission> admissions;
+        XQAParams asked = *shape;
+        if (overrides.numeric != XQAJIT_NUMERIC_DEFAULT) asked.numeric = overrides.numeric;
+        for (Family const family : kFamilies) admissions.push_back(admit(family, asked, target->arch));
+        json["admissions"] = admissions_json(admissions);
+        json["error"] = error_json(selection.status());
+        return json.dump(1);
+    }
+    KernelSpec const& spec = selection->spec;
+    CompileRequest const request = request_of(spec);
+    ImageKey const key = impl_->images.key_of(request);
+    json["admissions"] = admissions_json(selection->admissions);
+    json["selection"] = {{"family", family_name(spec.family)}, {"reason", selection->reason}};
+    json["spec"] = parse(to_json(spec));
+    json["macros"] = parse(request.macros.to_json());
+    json["key"] = key_json(request, key, impl_->toolchain);
+    json["image"] = image_json(impl_->images, key);
+
+    LaunchBounds const bounds = impl_->bounds_of(spec, *shape, target->arch.sm_count, batch, seq_len, shape->q_len);
+    Json launch = {{"batch", batch},
+                   {"seq_len", seq_len},
+                   {"division", division_name(bounds.division)},
+                   {"nb_sub_seq", bounds.nb_sub_seq},
+                   {"pdl", impl_->use_pdl(*shape, target->arch)},
+                   {"on_miss", impl_->settings.text(SettingId::kOnMiss)}};
+    Result<LaunchPlan> const plan = make_plan(spec, bounds);
+    if (plan.ok())
+        launch["plan"] = parse(plan->to_json());
+    else
+        launch["error"] = error_json(plan.status());
+    if (Result<std::uint64_t> const bytes = xqajit::workspace_size(spec, bounds); bytes.ok()) launch["workspace_size"] = *bytes;
+    json["launch"] = std::move(launch);
+    json["perf_gate"] = perf_gate_json(overrides, *selection, *shape, *target, batch, seq_len);
+    return json.dump(1);
+}
+
+}  // namespace xqajit

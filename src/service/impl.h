@@ -1,0 +1,83 @@
+// What a Service holds. Its methods live in one file a task: prepare.cpp, run.cpp, explain.cpp, prewarm.cpp, ...
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cache/disk_store.h"
+#include "cache/registry.h"
+#include "driver/context.h"
+#include "driver/module.h"
+#include "service/counters.h"
+#include "service/kernel_images.h"
+#include "service/prepared_key.h"
+#include "service/service.h"
+#include "service/shape_recorder.h"
+#include "service/targets.h"
+#include "service/toolchain.h"
+#include "service/workspaces.h"
+
+namespace xqajit {
+
+// A kernel in one context. Shapes that differ in run-time fields alone share it.
+struct LoadedImage {
+    driver::LoadedKernel kernel;
+};
+
+// Everything a launch of one shape in one context needs to know.
+struct PreparedKernel {
+    KernelSpec spec;
+    ArchFacts arch;             // of the image, with the device's SM count
+    LoadedImage const* loaded;  // owned by Service::Impl::loaded
+};
+
+struct Service::Impl {
+    explicit Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk)
+        : settings(std::move(parsed)),
+          overrides(std::move(forced)),
+          store(std::move(disk)),
+          toolchain(settings),
+          images(settings, store, toolchain),
+          recorder(settings.text(SettingId::kRecordShapes)),
+          refuse_misses(settings.text(SettingId::kOnMiss) == "refuse"),
+          debug(settings.flag(SettingId::kDebug)) {}
+
+    Settings const settings;
+    Overrides const overrides;
+    std::shared_ptr<cache::DiskStore> const store;
+    Toolchain toolchain;
+    KernelImages images;
+    ShapeRecorder recorder;
+    Workspaces workspaces;
+    bool const refuse_misses;
+    bool const debug;
+
+    struct LoadedKey {
+        CacheKey key;
+        std::uint64_t context_id;
+        bool operator==(LoadedKey const&) const = default;
+        std::uint64_t hash() const { return key.body.low ^ key.compiler.low ^ context_id * 0x9e3779b97f4a7c15u; }
+    };
+    cache::Registry<LoadedKey, LoadedImage> loaded;
+    cache::Registry<PreparedKey, PreparedKernel> prepared;
+
+    StripedCounter memory_hits;
+    StripedCounter launches;
+
+    // params is normalized and valid.
+    Result<PreparedKernel*> prepare_in(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key);
+    Result<LoadedImage*> load_in(driver::ContextInfo const& context, KernelSpec const& spec, std::uint32_t dynamic_smem);
+    // What a launch of `spec` with these bounds is planned by.
+    LaunchBounds bounds_of(KernelSpec const& spec, XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch,
+                           std::uint64_t max_len, std::uint32_t q_len) const;
+    bool use_pdl(XQAParams const& params, ArchFacts const& arch) const {
+        return arch.has_pdl && (overrides.pdl ? *overrides.pdl : params.pdl != 0);
+    }
+};
+
+// Defaults filled in and every range checked.
+Result<XQAParams> checked(XQAParams const& params);
+
+CompileRequest request_of(KernelSpec const& spec);
+
+}  // namespace xqajit

@@ -1,0 +1,121 @@
+#include "service/kernel_images.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "service/metadata.h"
+
+namespace xqajit {
+namespace {
+
+std::string describe(CompileRequest const& request, CacheKey const& key) {
+    return fmt::format("{} {} {}", family_name(request.family), request.target, key.body.hex().substr(0, 12));
+}
+
+}  // namespace
+
+KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain)
+    : settings_(settings), store_(std::move(store)), toolchain_(toolchain) {}
+
+ImageKey KernelImages::key_of(CompileRequest const& request) {
+    ImageKey result;
+    Result<NvrtcIdentity> const nvrtc = toolchain_.identity();
+    result.key = key_for(request, nvrtc.ok() ? nvrtc->build : Digest{});
+    result.compiler = nvrtc.status();
+    std::string const& match = settings_.text(SettingId::kCompilerMatch);
+    result.any_compiler = match == "any" || (match != "exact" && !nvrtc.ok());
+    return result;
+}
+
+Result<std::shared_ptr<KernelImage const>> KernelImages::get(CompileRequest const& request) {
+    ImageKey const key = key_of(request);
+    Result<Slot*> const slot = slots_.get_or_build({key.key}, [&]() -> Result<std::unique_ptr<Slot>> {
+        auto built = std::make_unique<Slot>();
+        built->image = load(request, key);
+        if (built->image == nullptr) {
+            Result<std::shared_ptr<KernelImage const>> compiled = compile(request, key);
+            if (!compiled.ok()) return compiled.status();
+            built->image = *compiled;
+        }
+        return built;
+    });
+    if (!slot.ok()) return slot.status();
+    std::lock_guard const lock((*slot)->mutex);
+    return (*slot)->image;
+}
+
+Result<std::shared_ptr<KernelImage const>> KernelImages::replace(CompileRequest const& request,
+                                                                 std::shared_ptr<KernelImage const> const& refused) {
+    ImageKey const key = key_of(request);
+    Slot* slot = slots_.find({key.key});
+    if (slot == nullptr) return get(request);  // NVRTC appeared meanwhile: another key
+    std::lock_guard const lock(slot->mutex);
+    if (slot->image == refused) {
+        Result<std::shared_ptr<KernelImage const>> compiled = compile(request, key);
+        if (!compiled.ok()) return compiled.status();
+        slot->image = *compiled;
+    }
+    return slot->image;
+}
+
+bool KernelImages::in_memory(ImageKey const& key) const { return slots_.find({key.key}) != nullptr; }
+
+std::shared_ptr<KernelImage const> KernelImages::peek(ImageKey const& key) {
+    std::optional<cache::Entry> entry;
+    if (key.compiler.ok()) entry = store_->load(key.key);
+    if (!entry && key.any_compiler) {
+        std::vector<cache::Entry> entries = store_->load_any_compiler(key.key.body);
+        if (!entries.empty()) entry = std::move(entries.front());
+    }
+    if (!entry) return nullptr;
+    return std::make_shared<KernelImage const>(
+        KernelImage{entry->key, std::move(entry->image), entry->is_ptx, true, std::move(entry->metadata)});
+}
+
+std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& request, ImageKey const& key) {
+    auto const start = std::chrono::steady_clock::now();
+    std::shared_ptr<KernelImage const> image = peek(key);
+    if (image == nullptr) return nullptr;
+    ++disk_hits_;
+    if (log::enabled(log::Level::kInfo)) {
+        std::chrono::duration<double, std::milli> const elapsed = std::chrono::steady_clock::now() - start;
+        log::info(fmt::format(
+            "{}: disk hit in {:.2f} ms, {} bytes{}", describe(request, image->key), elapsed.count(), image->image.size(),
+            image->key != key.key ? ", compiled by another NVRTC (" + nvrtc_version_of(image->metadata) + ")" : ""));
+    }
+    return image;
+}
+
+Result<std::shared_ptr<KernelImage const>> KernelImages::compile(CompileRequest const& request, ImageKey const& key) {
+    if (!key.compiler.ok()) {
+        return unavailable(
+            fmt::format("no compiled kernel for {} {} in memory or on disk, and none can be compiled: {}; prewarm key {}",
+                        family_name(request.family), request.target, key.compiler.message(), key.key.body.hex()));
+    }
+    Result<CompiledImage> compiled = toolchain_.compile(request);
+    if (!compiled.ok()) {
+        count_failure();
+        return compiled.status();
+    }
+    return keep(request, key.key, std::move(*compiled), nullptr);
+}
+
+std::shared_ptr<KernelImage const> KernelImages::keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
+                                                      Status* stored) {
+    ++compiles_;
+    compile_microseconds_ += static_cast<std::uint64_t>(compiled.compile_ms * 1e3);
+    if (log::enabled(log::Level::kInfo)) {
+        log::info(
+            fmt::format("{}: compiled in {:.0f} ms, {} bytes", describe(request, key), compiled.compile_ms, compiled.image.size()));
+    }
+    cache::Entry entry{key, metadata_of(request, compiled), compiled.is_ptx, std::move(compiled.image)};
+    Status status = store_->store(entry);  // warns once by itself
+    if (stored != nullptr) *stored = std::move(status);
+    return std::make_shared<KernelImage const>(
+        KernelImage{key, std::move(entry.image), entry.is_ptx, false, std::move(entry.metadata)});
+}
+
+}  // namespace xqajit

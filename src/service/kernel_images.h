@@ -1,0 +1,76 @@
+// The image of a kernel by its key: from memory, the disk store or the compiler, in that order.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cache/disk_store.h"
+#include "cache/registry.h"
+#include "service/toolchain.h"
+
+namespace xqajit {
+
+struct KernelImage {
+    CacheKey key;       // of the entry: with XQAJIT_COMPILER_MATCH=any the compiler may be another than the present one
+    std::string image;  // cubin or PTX
+    bool is_ptx = false;
+    bool from_disk = false;
+    std::string metadata;  // JSON, as in the disk entry
+};
+
+// The key of a request as things stand now, and which entries of the store may serve it.
+struct ImageKey {
+    CacheKey key;               // compiler: zero where no NVRTC is found
+    Status compiler;            // why there is none
+    bool any_compiler = false;  // entries of other compilers will do
+};
+
+// Thread-safe. One compile a key in this process.
+class KernelImages {
+public:
+    KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain);
+
+    ImageKey key_of(CompileRequest const& request);
+    // UNAVAILABLE where no entry and no compiler exists: names the library, where it was looked for, and the key to prewarm.
+    Result<std::shared_ptr<KernelImage const>> get(CompileRequest const& request);
+    // Compiles once more in place of an image from disk that the driver refused.
+    Result<std::shared_ptr<KernelImage const>> replace(CompileRequest const& request,
+                                                       std::shared_ptr<KernelImage const> const& refused);
+    bool in_memory(ImageKey const& key) const;
+
+    // The store alone; null: a miss. load() counts and logs a hit, peek() leaves no trace.
+    std::shared_ptr<KernelImage const> load(CompileRequest const& request, ImageKey const& key);
+    std::shared_ptr<KernelImage const> peek(ImageKey const& key);
+    // Keeps what a compile made: counted, logged in one line, stored. `stored` may be null: a launch does without the disk.
+    std::shared_ptr<KernelImage const> keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
+                                            Status* stored);
+    void count_failure() { ++compile_failures_; }
+
+    std::uint64_t disk_hits() const { return disk_hits_; }
+    std::uint64_t compiles() const { return compiles_; }
+    std::uint64_t compile_failures() const { return compile_failures_; }
+    double compile_seconds() const { return static_cast<double>(compile_microseconds_) * 1e-6; }
+
+private:
+    struct RegistryKey {
+        CacheKey key;
+        bool operator==(RegistryKey const&) const = default;
+        std::uint64_t hash() const { return key.body.low ^ key.compiler.low; }
+    };
+    // Replaceable, unlike the registry's own values.
+    struct Slot {
+        std::mutex mutex;
+        std::shared_ptr<KernelImage const> image;
+    };
+    Result<std::shared_ptr<KernelImage const>> compile(CompileRequest const& request, ImageKey const& key);
+
+    Settings const& settings_;
+    std::shared_ptr<cache::DiskStore> store_;
+    Toolchain& toolchain_;
+    cache::Registry<RegistryKey, Slot> slots_;
+    std::atomic<std::uint64_t> disk_hits_{0}, compiles_{0}, compile_failures_{0}, compile_microseconds_{0};
+};
+
+}  // namespace xqajit

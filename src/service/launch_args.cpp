@@ -1,0 +1,59 @@
+#include "service/launch_args.h"
+
+namespace xqajit {
+namespace {
+
+device::KvTensor kv_tensor(void const* base, std::int64_t element_bytes, std::int64_t page, std::int64_t token, std::int64_t head,
+                           std::int32_t const* page_table) {
+    return {static_cast<device::u8 const*>(base), page * element_bytes, token * element_bytes, head * element_bytes, page_table};
+}
+
+}  // namespace
+
+device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, LaunchPlan const& plan, std::int32_t division) {
+    std::int64_t const kv_bytes = dtype_bytes(params.kv_dtype);
+    device::KernelArgs out{};
+    out.q = args.q;
+    out.out = args.out;
+    out.lse = args.lse;
+    out.q_stride_row = args.q_stride_row;
+    out.q_stride_head = args.q_stride_head;
+    out.out_stride_row = args.out_stride_row;
+    out.out_stride_head = args.out_stride_head;
+    out.k = kv_tensor(args.k, kv_bytes, args.k_stride_page, args.k_stride_token, args.k_stride_head, args.page_table);
+    out.v = kv_tensor(args.v, kv_bytes, args.v_stride_page, args.v_stride_token, args.v_stride_head,
+                      args.v_page_table != nullptr ? args.v_page_table : args.page_table);
+    out.page_table_stride = args.page_table_stride;
+    out.seq_lens = args.seq_lens;
+    out.cu_q_len = args.cu_q_len;
+    out.packed_mask = args.packed_mask;
+    out.mask_stride_row = args.mask_stride_row;
+    out.sinks = args.sinks;
+    out.cache_indirection = args.cache_indirection;
+    out.ctx_lens = args.ctx_lens;
+    out.capacity = static_cast<device::i64>(args.capacity);
+    out.k_scale_ptr = args.k_scale_ptr;
+    out.v_scale_ptr = args.v_scale_ptr;
+    out.out_scale_rcp_ptr = args.out_scale_rcp_ptr;
+    if (plan.workspace_bytes != 0) {
+        auto* const workspace = static_cast<device::u8*>(args.workspace);
+        out.counters = reinterpret_cast<device::u32*>(workspace);
+        out.partials = reinterpret_cast<float*>(workspace + counter_bytes(args.workspace_size));
+    }
+    out.qk_scale = params.qk_scale;
+    out.softcap = params.softcap;
+    out.k_scale = args.k_scale;
+    out.v_scale = args.v_scale;
+    out.out_scale_rcp = args.out_scale_rcp;
+    out.sliding_window = params.sliding_window;
+    out.batch = args.batch;
+    out.num_kv_heads = params.num_kv_heads;
+    out.q_len = args.q_len;
+    out.nb_row_blocks = plan.nb_row_blocks;
+    out.nb_sub_seq = plan.nb_sub_seq;
+    out.division = division == XQAJIT_DIVISION_INVARIANT ? device::Division::kInvariant : device::Division::kStatic;
+    out.tokens_per_sub_seq = plan.tokens_per_sub_seq;
+    return out;
+}
+
+}  // namespace xqajit

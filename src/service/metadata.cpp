@@ -1,0 +1,39 @@
+#include "service/metadata.h"
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace xqajit {
+namespace {
+
+std::string utc_now() {
+    std::time_t const now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    char text[32] = "";
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text;
+}
+
+}  // namespace
+
+std::string metadata_of(CompileRequest const& request, CompiledImage const& compiled) {
+    nlohmann::ordered_json macros = nlohmann::ordered_json::object();
+    for (auto const& [name, value] : request.macros.macros) macros[name] = value;
+    nlohmann::ordered_json const metadata = {
+        {"family", family_name(request.family)}, {"target", request.target},
+        {"macros", std::move(macros)},           {"nvrtc_version", compiled.nvrtc_version},
+        {"compile_ms", compiled.compile_ms},     {"registers", compiled.registers},
+        {"spill_bytes", compiled.spill_bytes},   {"stack_bytes", compiled.stack_bytes},
+        {"static_smem", compiled.static_smem},   {"created", utc_now()},
+    };
+    return metadata.dump();
+}
+
+std::string nvrtc_version_of(std::string const& metadata) {
+    nlohmann::json const object = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object() || !object.contains("nvrtc_version") || !object["nvrtc_version"].is_string()) return "unknown";
+    return object["nvrtc_version"].get<std::string>();
+}
+
+}  // namespace xqajit

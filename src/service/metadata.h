@@ -1,0 +1,14 @@
+// What a disk entry says about its image.
+#pragma once
+
+#include <string>
+
+#include "jit/compiler.h"
+
+namespace xqajit {
+
+// JSON: family, target, macros, nvrtc_version, compile_ms, registers, spill_bytes, stack_bytes, static_smem, created (ISO-8601, UTC).
+std::string metadata_of(CompileRequest const& request, CompiledImage const& compiled);
+std::string nvrtc_version_of(std::string const& metadata);  // "13.0", or "unknown"
+
+}  // namespace xqajit

@@ -1,0 +1,129 @@
+// From a shape to a kernel in a context.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/log.h"
+#include "jit/source_bundle.h"
+#include "service/impl.h"
+
+namespace xqajit {
+namespace {
+
+using LoadedResult = Result<std::unique_ptr<LoadedImage>>;
+
+// Of the images, all of one kernel, the first that the driver takes.
+LoadedResult load(driver::ContextInfo const& context, std::vector<std::shared_ptr<KernelImage const>> const& images,
+                  std::uint32_t dynamic_smem) {
+    std::vector<driver::Image> candidates;
+    for (std::shared_ptr<KernelImage const> const& image : images) candidates.push_back({image->image, image->is_ptx});
+    Result<driver::LoadedKernel> kernel = driver::LoadedKernel::load(context, candidates, kEntryName, dynamic_smem);
+    if (!kernel.ok()) return kernel.status();
+    return std::make_unique<LoadedImage>(LoadedImage{std::move(kernel).value()});
+}
+
+// The PTX of an exact target: what a driver may finish that refuses the cubin.
+std::string ptx_target(std::string const& target) { return "compute_" + target.substr(target.find('_') + 1); }
+
+}  // namespace
+
+Result<XQAParams> checked(XQAParams const& params) {
+    Result<XQAParams> normalized = normalize(params);
+    if (!normalized.ok()) return normalized;
+    XQAJIT_RETURN_IF_ERROR(validate(*normalized));
+    return normalized;
+}
+
+CompileRequest request_of(KernelSpec const& spec) { return {spec.family, spec.target, macros_for(spec)}; }
+
+LaunchBounds Service::Impl::bounds_of(KernelSpec const& spec, XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch,
+                                      std::uint64_t max_len, std::uint32_t q_len) const {
+    LaunchBounds bounds;
+    bounds.batch = batch;
+    bounds.max_len = max_len;
+    bounds.q_len = q_len;
+    bounds.num_kv_heads = params.num_kv_heads;
+    bounds.division =
+        resolve_division(spec.family, overrides.division != XQAJIT_DIVISION_DEFAULT ? overrides.division : params.division);
+    bounds.nb_sub_seq = overrides.nb_sub_seq != 0 ? overrides.nb_sub_seq : params.nb_sub_seq;
+    bounds.sm_count = sm_count;
+    return bounds;
+}
+
+Status Service::prepare(XQAParams const& params) {
+    Result<XQAParams> const shape = checked(params);
+    if (!shape.ok()) return shape.status();
+    Result<driver::ContextInfo const*> const context = driver::current_context();
+    if (!context.ok()) return context.status();
+    PreparedKey const key = PreparedKey::of(*shape, (*context)->id);
+    if (impl_->prepared.find(key) != nullptr) {
+        impl_->memory_hits.add();
+        return {};
+    }
+    return impl_->prepare_in(**context, *shape, key).status();
+}
+
+Result<PreparedKernel*> Service::Impl::prepare_in(driver::ContextInfo const& context, XQAParams const& params,
+                                                  PreparedKey const& key) {
+    return prepared.get_or_build(key, [&]() -> Result<std::unique_ptr<PreparedKernel>> {
+        Result<Target> const target = target_for_context(settings, context);
+        if (!target.ok()) return target.status();
+        Result<Selection> const selection = select(params, target->arch, overrides);
+        if (!selection.ok()) return selection.status();
+        // Shared memory is a property of the kernel, so any small launch tells it.
+        Result<LaunchPlan> const plan =
+            make_plan(selection->spec, bounds_of(selection->spec, params, target->arch.sm_count, 1, 1, 1));
+        if (!plan.ok()) return plan.status();
+        Result<LoadedImage*> const kernel = load_in(context, selection->spec, plan->dynamic_smem);
+        if (!kernel.ok()) return kernel.status();
+        recorder.add(params);
+        return std::make_unique<PreparedKernel>(PreparedKernel{selection->spec, target->arch, *kernel});
+    });
+}
+
+Result<LoadedImage*> Service::Impl::load_in(driver::ContextInfo const& context, KernelSpec const& spec,
+                                            std::uint32_t dynamic_smem) {
+    CompileRequest const request = request_of(spec);
+    return loaded.get_or_build({images.key_of(request).key, context.id}, [&]() -> LoadedResult {
+        Result<std::shared_ptr<KernelImage const>> const image = images.get(request);
+        if (!image.ok()) return image.status();
+        LoadedResult kernel = load(context, {*image}, dynamic_smem);
+        if (kernel.ok()) return kernel;
+        if ((*image)->from_disk) {
+            // Its checksum was right, so it was bad when it was written, or made for another driver.
+            log::warning("compiling again a kernel from disk: " + kernel.status().message());
+            Result<std::shared_ptr<KernelImage const>> const compiled = images.replace(request, *image);
+            if (!compiled.ok()) return kernel;
+            LoadedResult again = load(context, {*compiled}, dynamic_smem);
+            if (again.ok()) return again;
+        }
+        if ((*image)->is_ptx) return kernel;
+        Result<std::shared_ptr<KernelImage const>> const ptx =
+            images.get({request.family, ptx_target(request.target), request.macros});
+        if (!ptx.ok()) return kernel;
+        return load(context, {*image, *ptx}, dynamic_smem);
+    });
+}
+
+Result<std::uint64_t> Service::workspace_size(XQAParams const& params, std::uint32_t max_batch, std::uint64_t max_len) {
+    Result<XQAParams> const shape = checked(params);
+    if (!shape.ok()) return shape.status();
+    Result<driver::ContextInfo const*> const context = driver::current_context();
+    if (!context.ok()) return context.status();
+    Result<Target> const target = target_for_context(impl_->settings, **context);
+    if (!target.ok()) return target.status();
+    Result<Selection> const selection = select(*shape, target->arch, impl_->overrides);
+    if (!selection.ok()) return selection.status();
+    return xqajit::workspace_size(
+        selection->spec, impl_->bounds_of(selection->spec, *shape, target->arch.sm_count, max_batch, max_len, shape->q_len));
+}
+
+Status Service::supports(XQAParams const& params, char const* arch) {
+    Result<XQAParams> const shape = checked(params);
+    if (!shape.ok()) return shape.status();
+    Result<Target> const target = target_for_document(impl_->settings, arch);
+    if (!target.ok()) return target.status();
+    return select(*shape, target->arch, impl_->overrides).status();
+}
+
+}  // namespace xqajit

@@ -1,0 +1,234 @@
+// A shape list becomes kernels on disk: hits are only counted, misses are compiled by worker processes side by side.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "service/impl.h"
+
+namespace xqajit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+// One kernel of the list, whatever the number of shapes that share it.
+struct Job {
+    std::vector<std::string> names;
+    CompileRequest request;  // unset where no family admits the shape
+    ImageKey key;
+    bool admitted = false;
+    std::string result;  // "hit", "compiled", "failed"
+    Status status;
+    double ms = 0;
+    std::shared_ptr<KernelImage const> image;
+};
+
+std::string describe(Job const& job) {
+    std::string const name = job.names.empty() ? std::string("unnamed") : job.names.front();
+    std::string const more = job.names.size() > 1 ? fmt::format(" +{}", job.names.size() - 1) : "";
+    std::string const kernel = job.admitted ? fmt::format("{} {} {}", family_name(job.request.family), job.request.target,
+                                                          job.key.key.body.hex().substr(0, 12))
+                                            : job.request.target;
+    std::string const what = job.result == "compiled" ? fmt::format("compiled in {:.0f} ms", job.ms) : job.result;
+    return fmt::format("{} {} ({}{}){}", kernel, what, name, more, job.status.ok() ? "" : ": " + job.status.message());
+}
+
+Json job_json(Job const& job) {
+    Json json = {{"names", job.names}};
+    json["family"] = job.admitted ? Json(family_name(job.request.family)) : Json(nullptr);
+    json["target"] = job.request.target;
+    json["key"] = job.admitted ? Json(job.key.key.body.hex() + "/" + job.key.key.compiler.hex()) : Json(nullptr);
+    json["result"] = job.result;
+    if (job.image != nullptr) {
+        Json const metadata = Json::parse(job.image->metadata, nullptr, /*allow_exceptions=*/false);
+        json["ms"] = job.ms;
+        json["bytes"] = job.image->image.size();
+        for (char const* field : {"registers", "spill_bytes"})
+            if (metadata.is_object() && metadata.contains(field)) json[field] = metadata[field];
+    }
+    if (!job.status.ok()) {
+        json["error"] = job.status.message();
+        if (!job.status.detail().empty()) json["detail"] = job.status.detail();
+    }
+    return json;
+}
+
+// A compile needs up to half a gigabyte, and a machine that holds a model may have little left.
+std::uint32_t default_jobs() {
+    constexpr std::uint64_t kBytesPerJob = 512ull << 20;
+    std::uint64_t jobs = std::max(1u, std::thread::hardware_concurrency());
+    std::ifstream meminfo("/proc/meminfo");
+    std::string name;
+    std::uint64_t kibibytes = 0;
+    for (std::string unit; meminfo >> name >> kibibytes; std::getline(meminfo, unit)) {
+        if (name == "MemAvailable:") jobs = std::min(jobs, std::max<std::uint64_t>(1, kibibytes * 1024 / kBytesPerJob));
+    }
+    return static_cast<std::uint32_t>(jobs);
+}
+
+class Prewarm {
+public:
+    Prewarm(Service::Impl& service, xqajit_prewarm_options const& options) : service_(service), options_(options) {}
+
+    void add(ShapeEntry const& entry, Target const& target);
+    void run();
+    Service::PrewarmReport report(std::size_t entries, double seconds) const;
+
+private:
+    void compile(Job& job, std::string const* worker) noexcept;
+    void compile_or_throw(Job& job, std::string const* worker);
+    void finish(Job& job, std::string result, Status status);
+
+    Service::Impl& service_;
+    xqajit_prewarm_options const& options_;
+    std::vector<Job> jobs_;
+    std::map<CacheKey, std::size_t> job_of_key_;
+    std::mutex mutex_;  // serialises progress
+    std::uint32_t done_ = 0;
+};
+
+void Prewarm::add(ShapeEntry const& entry, Target const& target) {
+    Job job;
+    job.request.target = target.arch.target;
+    Result<Selection> const selection = select(entry.params, target.arch, service_.overrides);
+    if (selection.ok()) {
+        job.admitted = true;
+        job.request = request_of(selection->spec);
+        job.key = service_.images.key_of(job.request);
+        auto const [known, is_new] = job_of_key_.try_emplace(job.key.key, jobs_.size());
+        if (!is_new) {
+            if (!entry.name.empty()) jobs_[known->second].names.push_back(entry.name);
+            return;
+        }
+    }
+    job.status = selection.status();
+    if (!entry.name.empty()) job.names.push_back(entry.name);
+    jobs_.push_back(std::move(job));
+}
+
+void Prewarm::run() {
+    std::vector<Job*> misses;
+    for (Job& job : jobs_) {
+        auto const start = Clock::now();
+        if (!job.admitted) {
+            finish(job, "failed", job.status);
+        } else if ((job.image = service_.images.load(job.request, job.key)) != nullptr) {
+            job.ms = ms_since(start);
+            finish(job, "hit", {});
+        } else if (!job.key.compiler.ok()) {
+            finish(job, "failed", job.key.compiler);
+        } else {
+            misses.push_back(&job);
+        }
+    }
+    if (misses.empty()) return;
+
+    Result<std::string> const worker = service_.toolchain.worker();
+    if (!worker.ok()) {
+        // NVRTC's front end is serial within a process: threads here would only queue.
+        service_.toolchain.warn_without_worker(worker.status());
+        for (Job* job : misses) compile(*job, nullptr);
+        return;
+    }
+    std::atomic<std::size_t> next{0};
+    auto const work = [&] {
+        for (std::size_t i = next++; i < misses.size(); i = next++) compile(*misses[i], &*worker);
+    };
+    std::size_t const count = std::min<std::size_t>(options_.jobs != 0 ? options_.jobs : default_jobs(), misses.size());
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < count; ++i) threads.emplace_back(work);
+}
+
+// A thread's body: an exception that left it would end the process.
+void Prewarm::compile(Job& job, std::string const* worker) noexcept {
+    try {
+        compile_or_throw(job, worker);
+    } catch (std::exception const& error) {
+        finish(job, "failed", Status(XQAJIT_INTERNAL, error.what()));
+    }
+}
+
+void Prewarm::compile_or_throw(Job& job, std::string const* worker) {
+    auto const start = Clock::now();
+    Result<CompiledImage> compiled = worker != nullptr ? service_.toolchain.compile_in_worker(*worker, job.request)
+                                                       : service_.toolchain.compile_in_process(job.request);
+    job.ms = ms_since(start);
+    if (!compiled.ok()) {
+        service_.images.count_failure();
+        finish(job, "failed", compiled.status());
+        return;
+    }
+    Status stored;
+    job.image = service_.images.keep(job.request, job.key.key, std::move(compiled).value(), &stored);
+    finish(job, stored.ok() ? "compiled" : "failed", std::move(stored));
+}
+
+void Prewarm::finish(Job& job, std::string result, Status status) {
+    job.result = std::move(result);
+    job.status = std::move(status);
+    std::lock_guard const lock(mutex_);
+    ++done_;
+    if (options_.progress != nullptr) {
+        options_.progress(options_.user, done_, static_cast<std::uint32_t>(jobs_.size()), describe(job).c_str());
+    }
+}
+
+Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) const {
+    Json kernels = Json::array();
+    std::size_t compiled = 0, hits = 0, failed = 0;
+    Job const* first_failure = nullptr;
+    for (Job const& job : jobs_) {
+        compiled += job.result == "compiled";
+        hits += job.result == "hit";
+        failed += job.result == "failed";
+        if (job.result == "failed" && first_failure == nullptr) first_failure = &job;
+        kernels.push_back(job_json(job));
+    }
+    Json const json = {{"schema", "xqajit.prewarm/1"},
+                       {"summary",
+                        {{"entries", entries},
+                         {"kernels", jobs_.size()},
+                         {"compiled", compiled},
+                         {"hits", hits},
+                         {"failed", failed},
+                         {"seconds", seconds}}},
+                       {"kernels", std::move(kernels)}};
+    Status status;
+    if (first_failure != nullptr) {
+        // Without a compiler nothing on this machine would help; any other reason is the kernel's own.
+        bool const no_compiler = first_failure->status.code() == XQAJIT_UNAVAILABLE;
+        status = {no_compiler ? XQAJIT_UNAVAILABLE : XQAJIT_COMPILE_FAILED,
+                  fmt::format("{} of {} kernels failed; the first: {}", failed, jobs_.size(), describe(*first_failure))};
+    }
+    return {json.dump(1), std::move(status)};
+}
+
+}  // namespace
+
+Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_prewarm_options const& options) {
+    Result<std::vector<ShapeEntry>> const entries = parse_shape_list(shapes);
+    if (!entries.ok()) return entries.status();
+    Result<std::vector<Target>> const targets = targets_for_prewarm(impl_->settings, options.archs);
+    if (!targets.ok()) return targets.status();
+    if (!impl_->store->state().writable) {
+        return unavailable(fmt::format("nothing to prewarm: the cache directory {} is not writable: {}",
+                                       impl_->store->origin().path, impl_->store->state().reason));
+    }
+    auto const start = Clock::now();
+    Prewarm prewarm(*impl_, options);
+    for (Target const& target : *targets)
+        for (ShapeEntry const& entry : *entries) prewarm.add(entry, target);
+    prewarm.run();
+    return prewarm.report(entries->size(), ms_since(start) * 1e-3);
+}
+
+}  // namespace xqajit

@@ -1,0 +1,87 @@
+// Launches, and the workspaces they need. A warm run() allocates nothing and takes no lock.
+#include <fmt/format.h>
+
+#include "driver/cuda_functions.h"
+#include "service/device_checks.h"
+#include "service/impl.h"
+#include "service/launch_args.h"
+
+namespace xqajit {
+namespace {
+
+Status not_prepared(XQAParams const& params, char const* why) {
+    return {XQAJIT_NOT_PREPARED,
+            fmt::format("no kernel is loaded for {} and {}: call xqajit_prepare first", to_string(params), why)};
+}
+
+}  // namespace
+
+Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* stream) {
+    Result<XQAParams> const shape = checked(params);
+    if (!shape.ok()) return shape.status();
+    Result<RunArgs> const args = normalize_args(*shape, given);
+    if (!args.ok()) return args.status();
+    if (args->batch == 0) return {};
+
+    Result<driver::ContextInfo const*> const found = driver::context_of(stream);
+    if (!found.ok()) return found.status();
+    driver::ContextInfo const& context = **found;
+    PreparedKey const key = PreparedKey::of(*shape, context.id);
+    PreparedKernel const* prepared = impl_->prepared.find(key);
+    if (prepared != nullptr) {
+        impl_->memory_hits.add();
+    } else {
+        Result<bool> const capturing = driver::is_capturing(stream);
+        if (!capturing.ok()) return capturing.status();
+        if (*capturing) return not_prepared(*shape, "the stream is capturing");
+        if (impl_->refuse_misses) return not_prepared(*shape, "XQAJIT_ON_MISS is refuse");
+        Result<PreparedKernel*> const built = impl_->prepare_in(context, *shape, key);
+        if (!built.ok()) return built.status();
+        prepared = *built;
+    }
+
+    LaunchBounds const bounds =
+        impl_->bounds_of(prepared->spec, *shape, prepared->arch.sm_count, args->batch, args->max_len, args->q_len);
+    Result<LaunchPlan> const plan = make_plan(prepared->spec, bounds);
+    if (!plan.ok()) return plan.status();
+    if (plan->grid_x == 0) return {};
+    if (plan->workspace_bytes != 0) {
+        XQAJIT_RETURN_IF_ERROR(impl_->workspaces.check(context.id, args->workspace, args->workspace_size, plan->workspace_bytes));
+    }
+
+    Result<driver::ScopedContext> const scope = driver::ScopedContext::enter(context.context);
+    if (!scope.ok()) return scope.status();
+    if (impl_->debug) {
+        Result<bool> const capturing = driver::is_capturing(stream);
+        if (!capturing.ok()) return capturing.status();
+        if (!*capturing) XQAJIT_RETURN_IF_ERROR(check_device_data(*shape, *args, stream));
+    }
+    device::KernelArgs kernel_args = launch_args(*shape, *args, *plan, bounds.division);
+    driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, impl_->use_pdl(*shape, prepared->arch)};
+    Status status = driver::launch(prepared->loaded->kernel, config, &kernel_args, stream);
+    if (status.ok()) impl_->launches.add();
+    return status;
+}
+
+Status Service::workspace_init(void* workspace, std::uint64_t bytes, CUstream_st* stream) {
+    XQAJIT_RETURN_IF_ERROR(impl_->workspaces.check_new(workspace, bytes));
+    Result<driver::ContextInfo const*> const context = driver::context_of(stream);
+    if (!context.ok()) return context.status();
+    Result<bool> const capturing = driver::is_capturing(stream);
+    if (!capturing.ok()) return capturing.status();
+    if (*capturing)
+        return invalid_argument("stream is capturing: a workspace is initialised on one that is not, before the capture");
+    Result<driver::ScopedContext> const scope = driver::ScopedContext::enter((*context)->context);
+    if (!scope.ok()) return scope.status();
+    Result<driver::CudaLibrary const*> const library = driver::open_cuda();
+    if (!library.ok()) return library.status();
+    if (std::uint64_t const words = counter_bytes(bytes) / sizeof(std::uint32_t); words != 0) {
+        CUresult const result = (*library)->cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(workspace), 0, words, stream);
+        if (result != CUDA_SUCCESS) return driver::driver_error(**library, "cuMemsetD32Async", result);
+    }
+    return impl_->workspaces.remember((*context)->id, workspace, bytes);
+}
+
+Status Service::workspace_release(void* workspace) { return impl_->workspaces.release(workspace); }
+
+}  // namespace xqajit

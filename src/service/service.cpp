@@ -1,0 +1,47 @@
+#include "service/service.h"
+
+#include "base/log.h"
+#include "service/impl.h"
+
+namespace xqajit {
+namespace {
+
+std::shared_ptr<cache::DiskStore> open_store(Settings const& settings, std::string const& cache_dir) {
+    if (!cache_dir.empty()) return cache::DiskStore::open({cache_dir, "argument"});
+    Result<cache::StoreOrigin> const origin = cache::default_store(settings.text(SettingId::kCacheDir));
+    return origin.ok() ? cache::DiskStore::open(*origin) : cache::DiskStore::disabled(origin.status().message());
+}
+
+}  // namespace
+
+Service::Service() = default;
+Service::~Service() = default;
+
+Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {
+    Result<Settings> settings = Settings::from_environment();
+    if (!settings.ok()) return settings.status();
+    Result<Overrides> overrides = overrides_from(*settings);
+    if (!overrides.ok()) return overrides.status();
+    if (auto const level = log::parse_level(settings->text(SettingId::kLogLevel))) log::set_level(*level);
+    for (std::string const& warning : settings->warnings()) log::warning(warning);
+    for (std::string const& warning : arch_setting_warnings(*settings)) log::warning(warning);
+
+    std::unique_ptr<Service> service(new Service);
+    std::shared_ptr<cache::DiskStore> store = open_store(*settings, cache_dir);
+    service->impl_ = std::make_unique<Impl>(std::move(settings).value(), std::move(overrides).value(), std::move(store));
+    return service;
+}
+
+xqajit_stats Service::stats() const {
+    xqajit_stats stats = XQAJIT_STATS_INIT;
+    stats.memory_hits = impl_->memory_hits.total();
+    stats.disk_hits = impl_->images.disk_hits();
+    stats.compiles = impl_->images.compiles();
+    stats.compile_failures = impl_->images.compile_failures();
+    stats.quarantined = impl_->store->quarantined();
+    stats.launches = impl_->launches.total();
+    stats.compile_seconds = impl_->images.compile_seconds();
+    return stats;
+}
+
+}  // namespace xqajit

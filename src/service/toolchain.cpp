@@ -1,0 +1,54 @@
+#include "service/toolchain.h"
+
+#include "base/log.h"
+
+namespace xqajit {
+
+Result<NvrtcIdentity> Toolchain::identity() {
+    std::lock_guard const lock(mutex_);
+    if (!identity_) {
+        Result<NvrtcIdentity> found = find_nvrtc(settings_);
+        if (!found.ok()) return found.status();
+        identity_ = *found;
+    }
+    return *identity_;
+}
+
+Result<std::shared_ptr<NvrtcLibrary const>> Toolchain::library() {
+    Result<NvrtcIdentity> const found = identity();
+    if (!found.ok()) return found.status();
+    std::lock_guard const lock(mutex_);
+    if (library_ == nullptr) {
+        Result<std::shared_ptr<NvrtcLibrary const>> opened = NvrtcLibrary::open(*found);
+        if (!opened.ok()) return opened.status();
+        library_ = *opened;
+    }
+    return library_;
+}
+
+Result<CompiledImage> Toolchain::compile(CompileRequest const& request) {
+    if (settings_.text(SettingId::kCompile) == "worker") {
+        Result<std::string> const found = worker();
+        if (found.ok()) return compile_in_worker(*found, request);
+        warn_without_worker(found.status());
+    }
+    return compile_in_process(request);
+}
+
+Result<CompiledImage> Toolchain::compile_in_process(CompileRequest const& request) {
+    Result<std::shared_ptr<NvrtcLibrary const>> const nvrtc = library();
+    if (!nvrtc.ok()) return nvrtc.status();
+    return xqajit::compile(**nvrtc, request);
+}
+
+Result<CompiledImage> Toolchain::compile_in_worker(std::string const& worker, CompileRequest const& request) {
+    Result<NvrtcIdentity> const nvrtc = identity();
+    if (!nvrtc.ok()) return nvrtc.status();
+    return xqajit::compile_in_worker(worker, *nvrtc, request, std::chrono::seconds(settings_.integer(SettingId::kCompileTimeout)));
+}
+
+void Toolchain::warn_without_worker(Status const& why) {
+    if (!warned_.exchange(true)) log::warning("compiling in this process: " + why.message());
+}
+
+}  // namespace xqajit
