@@ -1,4 +1,4 @@
-# Third-party headers. All are used header-only, so that the library needs none of these packages where it runs.
+# Third-party headers. All are compiled in, so that the library needs none of these packages where it runs.
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
@@ -6,7 +6,15 @@ find_path(XQAJIT_SPDLOG_INCLUDE spdlog/spdlog.h REQUIRED)
 find_path(XQAJIT_FMT_INCLUDE fmt/format.h REQUIRED)
 add_library(xqajit_spdlog INTERFACE)
 target_include_directories(xqajit_spdlog SYSTEM INTERFACE ${XQAJIT_SPDLOG_INCLUDE} ${XQAJIT_FMT_INCLUDE})
-target_compile_definitions(xqajit_spdlog INTERFACE FMT_HEADER_ONLY)
+file(STRINGS ${XQAJIT_FMT_INCLUDE}/fmt/core.h fmt_version REGEX "define FMT_VERSION (9|10)[0-9][0-9][0-9][0-9]$")
+if(fmt_version)
+    add_library(xqajit_fmt STATIC cmake/fmt.cpp) # once, instead of in every file
+    target_include_directories(xqajit_fmt SYSTEM PRIVATE ${XQAJIT_FMT_INCLUDE})
+    target_link_libraries(xqajit_fmt PRIVATE xqajit_flags)
+    target_link_libraries(xqajit_spdlog INTERFACE xqajit_fmt)
+else()
+    target_compile_definitions(xqajit_spdlog INTERFACE FMT_HEADER_ONLY)
+endif()
 
 find_path(XQAJIT_XXHASH_INCLUDE xxhash.h REQUIRED)
 add_library(xqajit_xxhash INTERFACE)
