@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <type_traits>
 
 namespace xqajit {
 namespace {
