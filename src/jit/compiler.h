@@ -17,7 +17,7 @@ struct CompileRequest {
 };
 
 struct CompiledImage {
-    std::string image;  // cubin or PTX
+    std::string image;  // cubin, or PTX with its terminating zero
     bool is_ptx = false;
     std::string log;  // NVRTC's, ptxas resource lines included
     double compile_ms = 0;
@@ -34,8 +34,9 @@ std::string key_text(CompileRequest const& request);                      // the
 // where this NVRTC does not know the target: names both and lists the known ones.
 Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& request);
 
-// In a worker process: a crash, a time-out or out-of-memory is a Status for this request alone.
-// UNAVAILABLE if no worker is found (XQAJIT_WORKER, else libexec/xqajit/xqajit-worker beside the library).
+// In a worker process: a crash or a time-out is COMPILE_FAILED and memory running out is OUT_OF_MEMORY, for this request alone. The
+// sources travel with the request, so a worker of another build compiles what the key says. Thread-safe.
+// UNAVAILABLE if no worker is found (XQAJIT_WORKER, else libexec/xqajit/xqajit-worker beside the library's folder or one above).
 Result<std::string> find_worker(Settings const& settings);
 Result<CompiledImage> compile_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileRequest const& request,
                                         std::chrono::milliseconds timeout);
