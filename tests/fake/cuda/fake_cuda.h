@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 struct FakeCudaLaunch {
@@ -46,6 +47,7 @@ struct FakeCuda {
     void (*reset_calls)();                                //
     int (*total_calls)();                                 // of all functions
     int (*live_modules)();                                // loaded and neither unloaded nor gone with their context
+    std::string (*last_ptx)();                            // the text of the last PTX load, failed ones included
     std::uint64_t (*launches)();                          // kernels that have run, graph replays included
     FakeCudaLaunch (*last_launch)();                      //
     CUcontext (*create_context)(int device);     // not made current. Takes a destroyed context's address where there is one

@@ -69,6 +69,12 @@ CUresult fake_cuMemcpyDtoHAsync(void* target, CUdeviceptr source, std::size_t by
     return submit(stream, [=] { std::memcpy(target, host(source), bytes); });
 }
 
+CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
+    ENTER(cuMemcpyDtoDAsync);
+    if (!s().owns(target, bytes) || !s().owns(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return submit(stream, [=] { std::memmove(host(target), host(source), bytes); });
+}
+
 CUresult fake_cuMemsetD32Async(CUdeviceptr target, unsigned int word, std::size_t count, CUstream stream) {
     ENTER(cuMemsetD32Async);
     if (target % sizeof word != 0 || !s().owns(target, count * sizeof word)) return CUDA_ERROR_INVALID_VALUE;

@@ -39,6 +39,7 @@ CUresult fake_cuModuleLoadDataEx(CUmodule* module, void const* image, unsigned i
     if (CUresult const result = check_capture(); result != CUDA_SUCCESS) return result;
     bool const ptx = std::strncmp(static_cast<char const*>(image), "//", 2) == 0 ||
                      std::strncmp(static_cast<char const*>(image), ".version", 8) == 0;
+    if (ptx) s().last_ptx = static_cast<char const*>(image);
     CUresult const told = ptx ? s().fail_ptx : s().fail_cubin;
     if (told != CUDA_SUCCESS) {
         write_log(count, options, values, ptx ? "ptxas fatal: the fake driver refuses PTX" : "the fake driver refuses cubins");

@@ -178,6 +178,11 @@ constexpr FakeCuda kControls = {
             Lock const lock(s().mutex);
             return static_cast<int>(s().modules.size());
         },
+    .last_ptx =
+        [] {
+            Lock const lock(s().mutex);
+            return s().last_ptx;
+        },
     .launches =
         [] {
             Lock const lock(s().mutex);

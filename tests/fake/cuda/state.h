@@ -105,6 +105,7 @@ struct State {
     std::size_t args_size = 0;
 
     std::map<std::string, int> calls;
+    std::string last_ptx;
     std::uint64_t launches = 0;
     FakeCudaLaunch last_launch;
 

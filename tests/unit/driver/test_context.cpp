@@ -87,18 +87,24 @@ TEST_CASE("a new context at a dead one's address is not taken for it", "[driver]
 
 TEST_CASE("many contexts, asked for from many threads, each keep one set of facts", "[driver]") {
     constexpr int kContexts = 200;  // more than the cache has buckets
+    std::vector<CUcontext> contexts;
     std::vector<CUstream> streams;
-    for (int i = 0; i < kContexts; ++i) streams.push_back(stream_in(fake().create_context(0)));
+    for (int i = 0; i < kContexts; ++i) {
+        contexts.push_back(fake().create_context(0));
+        streams.push_back(stream_in(contexts.back()));
+    }
     std::vector<std::vector<ContextInfo const*>> seen(4);
     std::vector<std::thread> threads;
     for (auto& mine : seen)
         threads.emplace_back([&] {
-            for (CUstream stream : streams) mine.push_back(must(context_of(stream)));
+            for (CUstream const stream : streams) mine.push_back(must(context_of(stream)));
         });
     for (std::thread& thread : threads) thread.join();
     for (auto const& mine : seen) CHECK(mine == seen[0]);
-    for (int i = 0; i < kContexts; ++i)
-        CHECK(must(context_of(streams[static_cast<std::size_t>(i)])) == seen[0][static_cast<std::size_t>(i)]);
+    for (std::size_t i = 0; i < contexts.size(); ++i) {
+        CHECK(seen[0][i]->context == contexts[i]);
+        CHECK(must(context_of(streams[i])) == seen[0][i]);
+    }
 }
 
 TEST_CASE("without a current context the default stream is refused, with what to do", "[driver]") {

@@ -66,7 +66,7 @@ TEST_CASE("a driver error has the call, the error's name, number and description
     Row const rows[] = {
         {CUDA_ERROR_INVALID_IMAGE, XQAJIT_DRIVER_ERROR, "call: CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid"},
         {CUDA_ERROR_OUT_OF_MEMORY, XQAJIT_OUT_OF_MEMORY, "call: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},
-        {static_cast<CUresult>(12345), XQAJIT_DRIVER_ERROR, "call: an error this driver has no name for (12345): no description"},
+        {static_cast<CUresult>(1000), XQAJIT_DRIVER_ERROR, "call: an error this driver has no name for (1000): no description"},
     };
     for (Row const& row : rows) {
         Status const status = driver_error(cuda(), "call", row.result);

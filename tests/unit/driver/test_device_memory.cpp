@@ -21,6 +21,8 @@ TEST_CASE("a device's primary context is current while it is held", "[driver]") 
     }
     REQUIRE(cuda().cuCtxGetCurrent(&before) == CUDA_SUCCESS);
     CHECK(before == nullptr);
+    CHECK(fake().calls("cuDevicePrimaryCtxRetain") == 2);
+    CHECK(fake().calls("cuDevicePrimaryCtxRelease") == 2);
     for (int ordinal : {-1, 2}) {
         Status const status = GpuContext::open(ordinal).status();
         CHECK(status.code() == XQAJIT_UNAVAILABLE);
@@ -91,6 +93,13 @@ TEST_CASE("a captured graph does its work at each replay and not before", "[driv
     // A failure inside ends the capture.
     Status const failed = Graph::capture(stream.get(), [] { return invalid_argument("no"); }).status();
     CHECK(failed.message() == "no");
+    CHECK(must(is_capturing(stream.get())) == false);
+    auto const break_capture = [&] {
+        CHECK(!stream.synchronize().ok());
+        return Status();
+    };
+    CHECK(contains(Graph::capture(stream.get(), break_capture).status().message(),
+                   "cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED (901)"));
     CHECK(must(is_capturing(stream.get())) == false);
     CHECK(contains(Graph::capture(stream.get(), [&] { return stream.synchronize(); }).status().message(), "cuStreamSynchronize"));
     CHECK(must(is_capturing(stream.get())) == false);
