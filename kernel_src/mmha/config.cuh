@@ -63,8 +63,9 @@ struct Config {
     static constexpr u32 kLaneElemsV = kLaneVecsV * kVecElems;
     // Loads in flight a lane: as many as the registers beside q and the accumulators hold.
     static constexpr u32 kUnroll = max_of(1, (kMTile * kLaneElemsK <= 48 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
-    static constexpr u32 kTileTokens = kUnroll * kTokensAtOnce;            // tokens of one warp's step; a power of two
-    static constexpr u32 kMinBlocks = kMTile * kLaneElemsK <= 16 ? 4 : 2;  // blocks an SM that the register count must allow
+    static constexpr u32 kTileTokens = kUnroll * kTokensAtOnce;  // tokens of one warp's step; a power of two
+    // Blocks an SM that the register count must allow. Few lanes a token means many scores a lane.
+    static constexpr u32 kMinBlocks = kMTile * kLaneElemsK <= 16 ? (kLanes < 8 ? 3 : 4) : 2;
 
     static_assert(kHeadDim % 16 == 0 && kHeadDimV % 16 == 0, "head dims are multiples of 16");
     static_assert(kMla ? kHeadDim == 576 && kHeadDimV == 512 : kHeadDim == kHeadDimV && kHeadDim >= 16 && kHeadDim <= 256,
