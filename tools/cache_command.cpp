@@ -1,0 +1,143 @@
+// xqajit cache: what is on disk.
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli.h"
+
+namespace xqajit::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(Json const& object, char const* field) {
+    if (!object.is_object() || !object.contains(field)) return "-";
+    Json const& value = object[field];
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string ms_of(Json const& metadata) {
+    if (!metadata.is_object() || !metadata.contains("compile_ms")) return "-";
+    return std::to_string(static_cast<long>(metadata["compile_ms"].get<double>()));
+}
+
+std::string listing(Json const& document) {
+    std::vector<std::vector<std::string>> rows = {
+        {"KEY", "FAMILY", "TARGET", "SIZE", "REGISTERS", "SPILLS", "MS", "NVRTC", "CREATED", "STATE"}};
+    for (Json const& entry : document["entries"]) {
+        Json const& metadata = entry["metadata"];
+        rows.push_back({entry["key"].get<std::string>().substr(0, 12), text_of(metadata, "family"), text_of(metadata, "target"),
+                        human_bytes(entry["bytes"].get<std::uint64_t>()), text_of(metadata, "registers"),
+                        text_of(metadata, "spill_bytes"), ms_of(metadata), text_of(metadata, "nvrtc_version"),
+                        text_of(metadata, "created"), entry["ok"].get<bool>() ? "ok" : entry["error"].get<std::string>()});
+    }
+    Json const& summary = document["summary"];
+    return table(rows) + summary["entries"].dump() + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
+           document["path"].get<std::string>();
+}
+
+// Totals by family, target and compiler, from the listing.
+Json statistics(Json const& document) {
+    struct Group {
+        std::uint64_t entries = 0, bytes = 0;
+        double compile_ms = 0;
+    };
+    std::map<std::vector<std::string>, Group> groups;
+    std::uint64_t bad = 0;
+    for (Json const& entry : document["entries"]) {
+        if (!entry["ok"].get<bool>()) {
+            ++bad;
+            continue;
+        }
+        Json const& metadata = entry["metadata"];
+        Group& group = groups[{text_of(metadata, "family"), text_of(metadata, "target"), text_of(metadata, "nvrtc_version")}];
+        ++group.entries;
+        group.bytes += entry["bytes"].get<std::uint64_t>();
+        if (metadata.is_object() && metadata.contains("compile_ms")) group.compile_ms += metadata["compile_ms"].get<double>();
+    }
+    Json list = Json::array();
+    for (auto const& [names, group] : groups) {
+        list.push_back({{"family", names[0]},
+                        {"target", names[1]},
+                        {"nvrtc_version", names[2]},
+                        {"entries", group.entries},
+                        {"bytes", group.bytes},
+                        {"compile_ms", group.compile_ms}});
+    }
+    return {{"schema", "xqajit.cache.stats/1"},
+            {"path", document["path"]},
+            {"groups", std::move(list)},
+            {"summary", {{"entries", document["summary"]["entries"]}, {"bytes", document["summary"]["bytes"]}, {"corrupt", bad}}}};
+}
+
+std::string statistics_text(Json const& statistics) {
+    std::vector<std::vector<std::string>> rows = {{"FAMILY", "TARGET", "NVRTC", "ENTRIES", "SIZE", "COMPILE MS"}};
+    for (Json const& group : statistics["groups"]) {
+        rows.push_back({text_of(group, "family"), text_of(group, "target"), text_of(group, "nvrtc_version"),
+                        text_of(group, "entries"), human_bytes(group["bytes"].get<std::uint64_t>()), ms_of(group)});
+    }
+    Json const& summary = statistics["summary"];
+    return table(rows) + summary["entries"].dump() + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
+           summary["corrupt"].dump() + " corrupt";
+}
+
+std::string fields(Json const& object) {
+    std::vector<std::vector<std::string>> rows;
+    for (auto const& [name, value] : object.items()) {
+        if (name == "schema") continue;
+        if (!value.is_object()) {
+            rows.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+            continue;
+        }
+        for (auto const& [inner, inner_value] : value.items())
+            rows.push_back({name + "." + inner, inner_value.is_string() ? inner_value.get<std::string>() : inner_value.dump()});
+    }
+    return table(rows);
+}
+
+int verify(Service& service, bool json) {
+    std::string report;
+    int exit_code = kDone;
+    try {
+        report = service.cache_verify();
+    } catch (Error const& error) {
+        if (error.report().empty()) throw;
+        report = error.report();
+        print_error(error.what());
+        exit_code = exit_code_of(error.code());
+    }
+    if (json) {
+        print(report);
+        return exit_code;
+    }
+    Json const document = Json::parse(report);
+    for (Json const& bad : document["failed"]) print(bad["path"].get<std::string>() + ": " + bad["error"].get<std::string>());
+    Json const& summary = document["summary"];
+    print(summary["entries"].dump() + " entries: " + summary["ok"].dump() + " ok, " + summary["failed"].dump() + " failed");
+    return exit_code;
+}
+
+}  // namespace
+
+int cache(CacheOptions const& options) {
+    Service service(options.cache_dir);
+    if (options.verb == "verify") return verify(service, options.json);
+    if (options.verb == "show") {
+        std::string const document = service.cache_show(options.key);
+        print(options.json ? document : fields(Json::parse(document)));
+    } else if (options.verb == "path") {
+        std::string const document = service.cache_path();
+        Json const state = Json::parse(document);
+        print(options.json ? document : state["path"].get<std::string>());
+        if (!state["reason"].get<std::string>().empty()) print_error(state["reason"].get<std::string>());
+        return state["usable"].get<bool>() ? kDone : kNotHere;
+    } else if (options.verb == "stats") {
+        Json const document = statistics(Json::parse(service.cache_list()));
+        print(options.json ? document.dump(1) : statistics_text(document));
+    } else {
+        std::string const document = service.cache_list();
+        print(options.json ? document : listing(Json::parse(document)));
+    }
+    return kDone;
+}
+
+}  // namespace xqajit::cli

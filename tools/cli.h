@@ -1,0 +1,75 @@
+// What the subcommands share: their options, how they report, how they end.
+// stdout is data, stderr is progress and errors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xqajit/xqajit.hpp"
+
+namespace xqajit::cli {
+
+enum ExitCode : int {
+    kDone = 0,
+    kFailed = 1,   // something failed, and is named
+    kUsage = 2,    // a flag, a field or a value
+    kNotHere = 3,  // no GPU, no NVRTC, no directory: not possible on this machine
+};
+ExitCode exit_code_of(xqajit_status status);
+
+struct Common {
+    std::string cache_dir;  // "": the settings decide
+    bool json = false;
+};
+
+// A shape given by flags: "--head-dim 128" is the field head_dim of the shape list.
+struct ShapeFlag {
+    std::string field;
+    std::string value;
+};
+// Every field that a flag gives, as the JSON that the library parses: it alone judges names and values.
+std::string shape_json(std::vector<ShapeFlag> const& flags);
+
+struct PrewarmOptions : Common {
+    std::string shapes;
+    std::string archs;
+    std::uint32_t jobs = 0;
+};
+struct ExplainOptions : Common {
+    std::string shapes;  // a file, or else the flags
+    std::vector<ShapeFlag> flags;
+    std::string arch;
+    std::uint32_t batch = 1;
+    std::uint64_t seq_len = 4096;
+};
+struct RunOptions : Common {
+    std::vector<ShapeFlag> flags;
+    std::uint32_t batch = 1;
+    std::uint32_t seq_len = 4096;
+    std::uint32_t iterations = 100;
+    bool check = false;
+};
+struct CacheOptions : Common {
+    std::string verb;  // ls, show, verify, path, stats
+    std::string key;
+};
+
+// Each returns the process's exit code; failures of the library leave as Error.
+int prewarm(PrewarmOptions const& options);
+int explain(ExplainOptions const& options);
+int run(RunOptions const& options);
+int cache(CacheOptions const& options);
+int doctor(Common const& options);
+int capabilities(Common const& options, std::string const& arch);
+
+// Throws Error (INVALID_ARGUMENT) that names the file and the reason.
+std::string read_text_file(std::string const& path);
+void print(std::string const& text);        // to stdout, with a final newline
+void print_error(std::string const& text);  // to stderr: "xqajit: ..."
+// Columns padded to their widest cell, two spaces apart; the first row is the heading.
+std::string table(std::vector<std::vector<std::string>> const& rows);
+std::string human_bytes(std::uint64_t bytes);  // "48.0 KiB"
+
+}  // namespace xqajit::cli

@@ -1,0 +1,127 @@
+// xqajit explain: the whole chain from a shape to a launch, without a GPU; and xqajit capabilities.
+#include <nlohmann/json.hpp>
+
+#include "cli.h"
+
+namespace xqajit::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text(Json const& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string image_line(Json const& image) {
+    std::string line = "from " + text(image["from"]);
+    for (char const* field : {"reason", "note"})
+        if (image.contains(field)) line += " (" + text(image[field]) + ")";
+    return line;
+}
+
+std::string key_line(Json const& key) {
+    return text(key["body"]) + (key["compiler"].is_null()
+                                    ? ", no compiler: " + text(key["compiler_reason"])
+                                    : "/" + text(key["compiler"]["id"]) + ", NVRTC " + text(key["compiler"]["path"]));
+}
+
+std::string macros_line(Json const& macros) {
+    std::string line;
+    for (auto const& [name, value] : macros.items()) line += (line.empty() ? "" : " ") + name + "=" + text(value);
+    return line;
+}
+
+std::string readable(Json const& document) {
+    std::vector<std::vector<std::string>> rows;
+    rows.push_back({"shape", text(document["summary"])});
+    Json const& arch = document["arch"];
+    rows.push_back({"arch", text(arch["target"]) + " (" + text(arch["origin"]) + "), " + text(arch["sm_count"]) + " SMs"});
+    for (Json const& admission : document["admissions"]) {
+        bool const admitted = admission["admitted"].get<bool>();
+        rows.push_back(
+            {text(admission["family"]), admitted ? "admits it" : text(admission["rule"]) + ": " + text(admission["text"])});
+    }
+    if (document.contains("error")) {
+        rows.push_back({text(document["error"]["status"]), text(document["error"]["message"])});
+        return table(rows);
+    }
+    rows.push_back({"selection", text(document["selection"]["family"]) + ", " + text(document["selection"]["reason"])});
+    rows.push_back({"macros", macros_line(document["macros"])});
+    rows.push_back({"key", key_line(document["key"])});
+    rows.push_back({"image", image_line(document["image"])});
+    Json const& launch = document["launch"];
+    std::string const bounds =
+        "batch " + text(launch["batch"]) + ", length " + text(launch["seq_len"]) + ", " + text(launch["division"]);
+    if (launch.contains("plan")) {
+        Json const& plan = launch["plan"];
+        rows.push_back({"launch", bounds + ": grid " + text(plan["grid_x"]) + " x block " + text(plan["block_x"]) + ", " +
+                                      text(plan["nb_sub_seq"]) + " sub-sequences, " + text(plan["nb_row_blocks"]) + " row blocks" +
+                                      (launch["pdl"].get<bool>() ? ", pdl" : "")});
+    } else {
+        rows.push_back({"launch", bounds + ": " + text(launch["error"]["message"])});
+    }
+    if (launch.contains("workspace_size")) rows.push_back({"workspace", text(launch["workspace_size"]) + " bytes"});
+    Json const& gate = document["perf_gate"];
+    rows.push_back({"perf gate", text(gate["setting"]) + (gate["passes"].get<bool>() ? ", passes" : ", does not pass") +
+                                     (gate.contains("effect") ? " (" + text(gate["effect"]) + ")" : "")});
+    return table(rows);
+}
+
+}  // namespace
+
+int explain(ExplainOptions const& options) {
+    Service service(options.cache_dir);
+    std::vector<std::pair<std::string, xqajit_params>> shapes;  // name, shape
+    if (options.shapes.empty()) {
+        shapes.emplace_back("", params_from_json(shape_json(options.flags)));
+    } else {
+        Json const list = Json::parse(service.parse_shapes(read_text_file(options.shapes)));
+        for (Json const& entry : list["entries"])
+            shapes.emplace_back(text(entry["name"]), params_from_json(entry["params"].dump()));
+    }
+
+    Json documents = Json::array();
+    bool all_served = true;
+    for (auto const& [name, params] : shapes) {
+        Json document = Json::parse(service.explain(params, options.arch, options.batch, options.seq_len));
+        all_served = all_served && !document.contains("error");
+        if (!options.json) print((name.empty() ? "" : name + "\n") + readable(document));
+        if (!name.empty()) document["name"] = name;
+        documents.push_back(std::move(document));
+    }
+    if (options.json) {
+        Json const list = {{"schema", "xqajit.explain.list/1"}, {"shapes", documents}};
+        print((options.shapes.empty() ? documents.front() : list).dump(1));
+    }
+    return all_served ? kDone : kFailed;
+}
+
+int capabilities(Common const& options, std::string const& arch) {
+    Service service(options.cache_dir);
+    std::string const document = service.capabilities(arch);
+    if (options.json) {
+        print(document);
+        return kDone;
+    }
+    Json const json = Json::parse(document);
+    print(text(json["arch"]) + " (" + text(json["arch_origin"]) + ")");
+    std::vector<std::vector<std::string>> rows = {{"FAMILY", "SHAPE", "PAGES", "HEAD DIMS", "GROUPS", "BEAMS"}};
+    auto const range = [](Json const& values) {
+        if (values.empty()) return std::string("none");
+        if (values.size() <= 12) return values.dump();
+        return text(values.front()) + ".." + text(values.back()) + " (" + std::to_string(values.size()) + " values)";
+    };
+    for (Json const& family : json["families"]) {
+        for (char const* shape : {"decode", "mla"}) {
+            Json const& served = family[shape];
+            if (served.is_null()) {
+                rows.push_back({text(family["family"]), shape, family["built"].get<bool>() ? "not served" : "not built"});
+            } else {
+                rows.push_back({text(family["family"]), shape, range(served["page_sizes"]), range(served["head_dims"]),
+                                range(served["group_sizes"]), range(served["beam_widths"])});
+            }
+        }
+    }
+    print(table(rows));
+    return kDone;
+}
+
+}  // namespace xqajit::cli

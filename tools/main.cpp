@@ -1,0 +1,156 @@
+// xqajit: the command. Flags are declared here, one function a subcommand does the work over the public C interface.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "cli.h"
+#include "shape_flags.h"
+
+namespace {
+
+using namespace xqajit::cli;
+
+void add_common(CLI::App& command, Common& options) {
+    command.add_option("--cache-dir", options.cache_dir, "The cache directory; default: XQAJIT_CACHE_DIR and its defaults")
+        ->type_name("DIR");
+    command.add_flag("--json", options.json, "Print a JSON document");
+}
+
+class Command {
+public:
+    Command() {
+        app_.require_subcommand(1);
+        app_.set_version_flag("--version", std::string(xqajit_version()));
+        app_.footer("Exit codes: 0 done, 1 something failed, 2 usage, 3 not possible on this machine.");
+        add_prewarm();
+        add_cache();
+        add_explain();
+#ifdef XQAJIT_HAS_RUN  // needs the tests' data and reference: built with XQAJIT_TESTS
+        add_run();
+#endif
+        add_capabilities();
+        add_doctor();
+    }
+
+    int run(int argc, char** argv) {
+        try {
+            app_.parse(argc, argv);
+        } catch (CLI::ParseError const& error) {
+            bool const is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+            app_.exit(error);
+            return is_help ? kDone : kUsage;
+        }
+        try {
+            return action_();
+        } catch (xqajit::Error const& error) {
+            print_error(error.what());
+            return exit_code_of(error.code());
+        }
+    }
+
+private:
+    void add_prewarm() {
+        CLI::App* command = app_.add_subcommand("prewarm", "Compile the kernels of a shape list into the cache");
+        command->add_option("--shapes", prewarm_.shapes, "The shape list")->required()->type_name("FILE");
+        command->add_option("--arch", prewarm_.archs, "Architectures, as sm_90a,sm_80; default: the present GPUs'")
+            ->type_name("LIST");
+        command->add_option("--jobs", prewarm_.jobs, "Worker processes; default: by cores and memory")
+            ->check(CLI::Range(1u, 1024u));
+        add_common(*command, prewarm_);
+        command->callback([this] { action_ = [this] { return prewarm(prewarm_); }; });
+    }
+
+    void add_cache() {
+        CLI::App* command = app_.add_subcommand("cache", "What is on disk");
+        command->require_subcommand(1);
+        struct Verb {
+            char const* name;
+            char const* help;
+        };
+        for (Verb const& verb : {Verb{"ls", "List the entries"}, Verb{"show", "One entry, by the start of its key"},
+                                 Verb{"verify", "Check every entry"}, Verb{"path", "The effective directory"},
+                                 Verb{"stats", "Totals by family, target and compiler"}}) {
+            CLI::App* sub = command->add_subcommand(verb.name, verb.help);
+            add_common(*sub, cache_);
+            std::string const name = verb.name;
+            if (name == "show") sub->add_option("KEY", cache_.key, "The start of a key")->required();
+            sub->callback([this, name] {
+                cache_.verb = name;
+                action_ = [this] { return cache(cache_); };
+            });
+        }
+    }
+
+    void add_explain() {
+        CLI::App* command = app_.add_subcommand("explain", "The chain from a shape to its kernel and launch, without a GPU");
+        CLI::Option* shapes = command->add_option("--shapes", explain_.shapes, "A shape list, instead of flags")->type_name("FILE");
+        command->add_option("--arch", explain_.arch, "Architecture; default: the GPU's")->type_name("ARCH");
+        command->add_option("--batch", explain_.batch, "Requests")->check(CLI::Range(0u, 65536u))->capture_default_str();
+        command->add_option("--seq-len", explain_.seq_len, "Tokens of the longest request")->capture_default_str();
+        add_common(*command, explain_);
+        explain_flags_ = std::make_unique<ShapeFlags>(*command);
+        command->callback([this, shapes] {
+            explain_.flags = explain_flags_->given();
+            if (shapes->count() > 0 && !explain_.flags.empty()) throw CLI::ExcludesError("--shapes", "shape flags");
+            if (shapes->count() == 0 && explain_.flags.empty()) throw CLI::RequiredError("--shapes or shape flags");
+            action_ = [this] { return explain(explain_); };
+        });
+    }
+
+#ifdef XQAJIT_HAS_RUN
+    void add_run() {
+        CLI::App* command = app_.add_subcommand("run", "Run one shape on random data, and time it (GPU)");
+        command->add_option("--batch", run_.batch, "Requests")->check(CLI::Range(1u, 65536u))->capture_default_str();
+        command->add_option("--seq-len", run_.seq_len, "Tokens of every request")
+            ->check(CLI::Range(0u, 1u << 24))
+            ->capture_default_str();
+        command->add_option("--iterations", run_.iterations, "Timed launches")
+            ->check(CLI::Range(1u, 100000u))
+            ->capture_default_str();
+        command->add_flag("--check", run_.check, "Compare with the float64 reference");
+        add_common(*command, run_);
+        run_flags_ = std::make_unique<ShapeFlags>(*command);
+        command->callback([this] {
+            run_.flags = run_flags_->given();
+            action_ = [this] { return xqajit::cli::run(run_); };
+        });
+    }
+#endif
+
+    void add_capabilities() {
+        CLI::App* command = app_.add_subcommand("capabilities", "The shapes that each kernel family serves");
+        command->add_option("--arch", arch_, "Architecture; default: the GPU's")->type_name("ARCH");
+        add_common(*command, capabilities_);
+        command->callback([this] { action_ = [this] { return capabilities(capabilities_, arch_); }; });
+    }
+
+    void add_doctor() {
+        CLI::App* command = app_.add_subcommand("doctor", "Compiler, driver, GPUs, cache directory and settings of this machine");
+        add_common(*command, doctor_);
+        command->callback([this] { action_ = [this] { return doctor(doctor_); }; });
+    }
+
+    CLI::App app_{"Decode-attention kernels compiled at run time", "xqajit"};
+    std::function<int()> action_;
+    PrewarmOptions prewarm_;
+    CacheOptions cache_;
+    ExplainOptions explain_;
+    RunOptions run_;
+    Common capabilities_;
+    std::string arch_;
+    Common doctor_;
+    std::unique_ptr<ShapeFlags> explain_flags_;
+    std::unique_ptr<ShapeFlags> run_flags_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return Command().run(argc, argv);
+    } catch (std::exception const& error) {
+        print_error(error.what());
+        return kFailed;
+    }
+}

@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "cli.h"
+
+namespace xqajit::cli {
+
+ExitCode exit_code_of(xqajit_status status) {
+    switch (status) {
+        case XQAJIT_OK:
+            return kDone;
+        case XQAJIT_INVALID_ARGUMENT:
+            return kUsage;
+        case XQAJIT_UNAVAILABLE:
+            return kNotHere;
+        default:
+            return kFailed;
+    }
+}
+
+std::string read_text_file(std::string const& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw Error(XQAJIT_INVALID_ARGUMENT, path + ": " + std::strerror(errno));
+    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (file.bad()) throw Error(XQAJIT_INVALID_ARGUMENT, path + ": it can't be read as a file");
+    return text;
+}
+
+void print(std::string const& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
+}
+
+void print_error(std::string const& text) { std::fprintf(stderr, "xqajit: %s\n", text.c_str()); }
+
+std::string table(std::vector<std::vector<std::string>> const& rows) {
+    std::vector<std::size_t> widths;
+    for (auto const& row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (auto const& row : rows) {
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            text += row[i];
+            if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
+        }
+        text += '\n';
+    }
+    return text;
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+    constexpr char const* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+    return text;
+}
+
+}  // namespace xqajit::cli

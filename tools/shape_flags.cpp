@@ -1,0 +1,89 @@
+#include "shape_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace xqajit::cli {
+namespace {
+
+struct ShapeField {
+    char const* name;
+    char const* values;  // what help shows; "" for a switch
+    char const* help;
+};
+
+// clang-format off
+constexpr ShapeField kShapeFields[] = {
+    {"q_dtype", "fp16|bf16", "type of Q"},
+    {"kv_dtype", "fp16|bf16|fp8_e4m3|int8", "type of the cache; default: q-dtype"},
+    {"out_dtype", "fp16|bf16|fp8_e4m3", "type of the output; default: q-dtype"},
+    {"numeric", "exact16|fp8", "how an 8-bit cache enters the arithmetic"},
+    {"num_q_heads", "N", "query heads"},
+    {"num_kv_heads", "N", "KV heads"},
+    {"head_dim", "N", "elements of a Q or K head"},
+    {"head_dim_v", "N", "elements of a V head; default: head-dim"},
+    {"page_size", "TOKENS", "tokens a page; 0: contiguous"},
+    {"beam_width", "N", "beams of a request"},
+    {"spec_dec", "none|linear|tree", "how draft tokens see each other"},
+    {"q_len", "TOKENS", "longest draft"},
+    {"mla", "", "V is the first part of the K row"},
+    {"sinks", "", "a logit a head joins the denominator"},
+    {"lse", "", "the log-sum-exp is written"},
+    {"input_kv", "", "the launch appends new K and V itself"},
+    {"rope_style", "none|neox|gptj", "with input-kv"},
+    {"rotary_dim", "N", "with input-kv; default: head-dim"},
+    {"skip_softmax", "", "tiles far below the maximum are skipped"},
+    {"sliding_window", "TOKENS", "newest tokens visible; 0: all"},
+    {"softcap", "CAP", "scores become cap * tanh(score / cap)"},
+    {"qk_scale", "SCALE", "default: 1 / sqrt(head-dim)"},
+    {"skip_softmax_threshold", "FACTOR", "with skip-softmax"},
+    {"division", "static|balanced|invariant", "how KV is divided over blocks"},
+    {"nb_sub_seq", "N", "sub-sequences under static division"},
+    {"pdl", "", "programmatic dependent launch"},
+    {"non_causal", "", "refused by rule"},
+    {"cross_attention", "", "refused by rule"},
+    {"position_shift", "", "refused by rule"},
+    {"sink_tokens", "N", "refused by rule"},
+    {"chunked_attention", "N", "refused by rule"},
+    {"position", "KIND", "how positions enter"},
+    {"tp", "N", "tensor-parallel ranks: heads are divided by it"},
+};
+// clang-format on
+
+std::string flag_of(std::string name) {
+    std::replace(name.begin(), name.end(), '_', '-');
+    return "--" + name;
+}
+
+}  // namespace
+
+ShapeFlags::ShapeFlags(CLI::App& command) {
+    for (ShapeField const& field : kShapeFields) {
+        Slot& slot = slots_.emplace_back(Slot{field.name, "", nullptr});
+        bool const is_switch = *field.values == '\0';
+        slot.option = is_switch ? command.add_flag(flag_of(field.name), field.help)
+                                : command.add_option(flag_of(field.name), slot.value, field.help)->type_name(field.values);
+        slot.option->group("Shape");
+        if (is_switch) slot.value = "1";
+    }
+}
+
+std::vector<ShapeFlag> ShapeFlags::given() const {
+    std::vector<ShapeFlag> flags;
+    for (Slot const& slot : slots_)
+        if (slot.option->count() > 0) flags.push_back({slot.field, slot.value});
+    return flags;
+}
+
+std::string shape_json(std::vector<ShapeFlag> const& flags) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (ShapeFlag const& flag : flags) {
+        // A number as one, anything else as a text: the library says what it thinks of it.
+        nlohmann::ordered_json value = nlohmann::ordered_json::parse(flag.value, nullptr, /*allow_exceptions=*/false);
+        object[flag.field] = value.is_number() ? std::move(value) : nlohmann::ordered_json(flag.value);
+    }
+    return object.dump();
+}
+
+}  // namespace xqajit::cli
