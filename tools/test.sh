@@ -70,12 +70,14 @@ formatted() {
     git ls-files -z '*.h' '*.hpp' '*.c' '*.cpp' | xargs -0 "$clang_format" --dry-run -Werror
 }
 
-# The fuzzers share the time; each is one test.
+# The fuzzers share the time; each is one test. What they find stays in build/fuzz.
 fuzz_seconds=30
 run_fuzzers() {
-    local fuzzers=(build/fuzz/bin/fuzz_*) fuzzer
+    local fuzzers=(build/fuzz/bin/fuzz_*) fuzzer name
     for fuzzer in "${fuzzers[@]}"; do
-        check "$(basename "$fuzzer")" bash tests/fuzz/run.sh "$fuzzer" $((fuzz_seconds / ${#fuzzers[@]}))
+        name=$(basename "$fuzzer")
+        mkdir -p "build/fuzz/corpus/$name"
+        check "$name" "$fuzzer" -max_total_time=$((fuzz_seconds / ${#fuzzers[@]})) -artifact_prefix="build/fuzz/$name-" "build/fuzz/corpus/$name"
     done
 }
 
@@ -88,11 +90,14 @@ if is_there "$clang_format"; then check format formatted; else skip format "no $
 
 # Optimised, as users build it: the command line and the installation; with a GPU, the kernels.
 release=(xqajit xqajit_cli xqajit_worker tests/cli/all)
-if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all); fi
+if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all tests/vectors/all); fi
 if stage build-release build release "${release[@]}"; then
     suite release-cli build/tests/cli
     suite release-install build/tests/consumer
-    [[ ${release[*]} != *gpu* ]] || suite release-gpu build/tests/gpu
+    if [[ ${release[*]} == *gpu* ]]; then
+        suite release-gpu build/tests/gpu
+        suite release-vectors build/tests/vectors
+    fi
 fi
 # Every suite under AddressSanitizer and UndefinedBehaviorSanitizer.
 if stage build-asan build asan all; then

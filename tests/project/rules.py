@@ -15,12 +15,13 @@ BELOW = {
     "service": "driver plan jit cache select params base kernel_src",
     "api": "service driver plan jit cache select params base",
     "tools": "",
+    "tools/run": "tools tests driver base",  # checks against the tests' reference
     "tools/worker": "jit select params base",
     "kernel_src": "",
     "include": "",
 }
 FOLDERS = {**{name: f"src/{name}" for name in "base params select jit plan driver service api".split()},
-           **{name: name for name in ("cache", "tools/worker", "tools", "kernel_src", "include")}}
+           **{name: name for name in ("cache", "tools/run", "tools/worker", "tools", "kernel_src", "include", "tests")}}
 # Headers of the toolkit, and the one folder that may see each.
 TOOLKIT = {"cuda.h": "driver", "nvrtc.h": "jit"}
 NEVER = re.compile(r"cuda_runtime|cuda_fp|cuda_bf16|cooperative_groups")
@@ -28,18 +29,17 @@ NEVER = re.compile(r"cuda_runtime|cuda_fp|cuda_bf16|cooperative_groups")
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh"}
 TEXT_SUFFIXES = SOURCE_SUFFIXES | {".md", ".txt", ".cmake", ".json", ".sh", ".py", ".in", ".supp"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
-MACHINE_PATH = re.compile(r"(?<![\w.$}~/-])/(?:home|root|work|mnt|scratch|Users)/\w|cuda-\d+\.\d+/")
+MACHINE_PATH = re.compile(r"(?<![\w.$}~/-])/(?:(?:home|Users)/(?!u/|u\b)|root/|work/|mnt/|scratch/)\w|cuda-\d+\.\d+/")
 
 
 def files(root, suffixes):
-    for path in sorted(root.rglob("*")):
-        parts = path.relative_to(root).parts
-        if path.is_file() and path.suffix in suffixes and not parts[0].startswith((".", "build")):
-            yield path
+    for top in sorted(root.iterdir()):
+        if not top.name.startswith((".", "build")):
+            yield from (path for path in [top, *sorted(top.rglob("*"))] if path.is_file() and path.suffix in suffixes)
 
 
 def module_of(relative):
-    """The module of a path below the root, the most specific folder first; None for tests and the like."""
+    """The module of a path below the root, the most specific folder first."""
     matches = [name for name, folder in FOLDERS.items() if relative.startswith(folder + "/")]
     return max(matches, key=lambda name: len(FOLDERS[name]), default=None)
 
@@ -57,7 +57,7 @@ def include_violations(root):
     for path in files(root, SOURCE_SUFFIXES):
         relative = path.relative_to(root).as_posix()
         module = module_of(relative)
-        if module is None:
+        if module not in BELOW:
             continue
         allowed = {module, "include", *BELOW[module].split()} - ({"include"} if module == "kernel_src" else set())
         for _, name in INCLUDE.findall(path.read_text()):
