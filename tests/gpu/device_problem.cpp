@@ -1,0 +1,287 @@
+#include "gpu/device_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "reference/codec.h"
+
+namespace xqajit::testing {
+namespace {
+
+// Same result whatever the order of page ids.
+std::vector<std::int32_t> placed(std::vector<std::int32_t> table, Placement const& placement) {
+    if (!placement.page_of.empty())
+        for (std::int32_t& page : table)
+            if (page >= 0 && static_cast<std::size_t>(page) < placement.page_of.size())
+                page = placement.page_of[static_cast<std::size_t>(page)];
+    return table;
+}
+
+std::int64_t vector_count(ReferenceCase const& c) { return c.rows() * c.params.beam_width; }
+
+}  // namespace
+
+bool Outputs::operator==(Outputs const& other) const {
+    return out == other.out && lse.size() == other.lse.size() &&
+           (lse.empty() || std::memcmp(lse.data(), other.lse.data(), lse.size() * sizeof(float)) == 0);
+}
+
+template <class T> Result<T*> DeviceProblem::add(char const* name, std::vector<T> const& values) {
+    Result<GuardedBuffer> buffer = GuardedBuffer::from(values);
+    if (!buffer.ok()) return buffer.status();
+    buffers_.push_back({name, std::move(*buffer)});
+    return buffers_.back().buffer.data<T>();
+}
+
+Result<std::uint8_t*> DeviceProblem::add_pool(char const* name, ReferenceCase const& c, KvView const& view,
+                                              Placement const& placement) {
+    if (placement.stride_page == 0) return add(name, *view.pool);
+    std::uint64_t const element = bytes_of(c.params.kv_dtype);
+    std::uint64_t const host_stride = static_cast<std::uint64_t>(view.stride_page) * element;
+    std::uint64_t const device_stride = static_cast<std::uint64_t>(placement.stride_page) * element;
+    std::uint64_t const pages = view.pool->size() / host_stride;
+    auto const device_page = [&](std::uint64_t page) {
+        return placement.page_of.empty() ? page : static_cast<std::uint64_t>(placement.page_of[page]);
+    };
+    std::uint64_t last = 0;
+    for (std::uint64_t page = 0; page < pages; ++page) last = std::max(last, device_page(page));
+    Result<GuardedBuffer> buffer = GuardedBuffer::create(last * device_stride + host_stride);
+    if (!buffer.ok()) return buffer.status();
+    for (std::uint64_t page = 0; page < pages; ++page)
+        XQAJIT_RETURN_IF_ERROR(buffer->upload(std::as_bytes(std::span(*view.pool).subspan(page * host_stride, host_stride)),
+                                              device_page(page) * device_stride));
+    buffers_.push_back({name, std::move(*buffer)});
+    return buffers_.back().buffer.data<std::uint8_t>();
+}
+
+GuardedBuffer const* DeviceProblem::find(char const* name) const {
+    for (Named const& named : buffers_)
+        if (std::strcmp(named.name, name) == 0) return &named.buffer;
+    return nullptr;
+}
+
+Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options) {
+    DeviceProblem p;
+    p.params = c.params;
+    p.out_bytes_ = bytes_of(c.params.out_dtype);
+    p.vectors_ = vector_count(c);
+    Status failed;
+    auto const put = [&](char const* name, auto const& values) {
+        auto result = p.add(name, values);
+        if (!result.ok() && failed.ok()) failed = result.status();
+        return result.ok() ? *result : nullptr;
+    };
+    auto const put_pool = [&](char const* name, KvView const& view) -> std::uint8_t* {
+        Result<std::uint8_t*> result = p.add_pool(name, c, view, options.placement);
+        if (!result.ok() && failed.ok()) failed = result.status();
+        return result.ok() ? *result : nullptr;
+    };
+    auto const at = [&](std::uint8_t* pool, KvView const& view) -> void const* {
+        return pool == nullptr ? nullptr : pool + view.offset * bytes_of(c.params.kv_dtype);
+    };
+    auto const page_stride = [&](KvView const& view) {
+        return options.placement.stride_page ? options.placement.stride_page : view.stride_page;
+    };
+
+    xqajit_run_args& a = p.args;
+    a = XQAJIT_RUN_ARGS_INIT;
+    a.batch = c.batch;
+    a.q_len = c.q_len;
+    a.max_pages = c.max_pages;
+    a.max_len = options.max_len;
+    a.capacity = static_cast<std::uint64_t>(c.capacity);
+    a.q = put("q", c.q);
+    a.q_stride_row = c.q_stride_row;
+    a.q_stride_head = c.q_stride_head;
+    a.out_stride_row = c.out_stride_row;
+    a.out_stride_head = c.out_stride_head;
+    std::uint8_t* const k_pool = put_pool("k", c.k);
+    a.k = at(k_pool, c.k);
+    a.k_stride_page = page_stride(c.k);
+    a.k_stride_token = c.k.stride_token;
+    a.k_stride_head = c.k.stride_head;
+    if (!c.params.mla) {
+        a.v = at(c.v.pool == c.k.pool ? k_pool : put_pool("v", c.v), c.v);
+        a.v_stride_page = page_stride(c.v);
+        a.v_stride_token = c.v.stride_token;
+        a.v_stride_head = c.v.stride_head;
+    }
+    a.page_table = put("page_table", placed(c.page_table, options.placement));
+    a.v_page_table = put("v_page_table", placed(c.v_page_table, options.placement));
+    a.page_table_stride = c.page_table_stride;
+    a.seq_lens = put("seq_lens", c.seq_lens);
+    a.cu_q_len = put("cu_q_len", c.cu_q_len);
+    a.packed_mask = put("packed_mask", c.packed_mask);
+    a.mask_stride_row = c.mask_stride_row;
+    a.sinks = put("sinks", c.sinks);
+    a.cache_indirection = put("cache_indirection", c.cache_indirection);
+    a.ctx_lens = put("ctx_lens", c.ctx_lens);
+    bool const kv_scales = bytes_of(c.params.kv_dtype) == 1;
+    bool const out_scale = c.params.out_dtype == XQAJIT_DTYPE_FP8_E4M3;
+    if (options.device_scales) {
+        if (kv_scales) {
+            a.k_scale_ptr = put("k_scale", std::vector<float>{c.k_scale});
+            a.v_scale_ptr = put("v_scale", std::vector<float>{c.v_scale});
+            a.k_scale = a.v_scale = 77;
+        }
+        if (out_scale) {
+            a.out_scale_rcp_ptr = put("out_scale_rcp", std::vector<float>{c.out_scale_rcp});
+            a.out_scale_rcp = 77;
+        }
+    } else {
+        if (kv_scales) {
+            a.k_scale = c.k_scale;
+            a.v_scale = c.v_scale;
+        }
+        if (out_scale) a.out_scale_rcp = c.out_scale_rcp;
+    }
+    if (!failed.ok()) return failed;
+
+    std::uint64_t const held =
+        c.params.page_size ? std::uint64_t{c.max_pages} * c.params.page_size : static_cast<std::uint64_t>(c.capacity);
+    p.max_len = options.max_len ? options.max_len : held;
+    std::int64_t const out_elements = p.vectors_ == 0 ? 0
+                                                      : (p.vectors_ - 1) * c.out_stride_row +
+                                                            (c.params.num_q_heads - 1) * c.out_stride_head + c.params.head_dim_v;
+    a.out = put("out", Bytes(static_cast<std::size_t>(out_elements) * p.out_bytes_, std::uint8_t{0xFF}));
+    if (c.params.lse) a.lse = put("lse", std::vector<float>(static_cast<std::size_t>(p.vectors_) * c.params.num_q_heads));
+    if (!failed.ok()) return failed;
+    XQAJIT_RETURN_IF_ERROR(p.poison_outputs());
+
+    std::uint64_t bytes = 0;
+    XQAJIT_RETURN_IF_ERROR(api(xqajit_workspace_size(gpu.service(), &p.params, c.batch, p.max_len, &bytes)));
+    Result<GuardedBuffer> workspace = GuardedBuffer::create(bytes);
+    if (!workspace.ok()) return workspace.status();
+    p.workspace_.emplace(std::move(*workspace));
+    XQAJIT_RETURN_IF_ERROR(p.workspace_->fill(options.workspace_fill));
+    a.workspace = p.workspace_->data();
+    a.workspace_size = bytes;
+    return p;
+}
+
+Status DeviceProblem::prepare(Gpu const& gpu) {
+    XQAJIT_RETURN_IF_ERROR(api(xqajit_prepare(gpu.service(), &params)));
+    XQAJIT_RETURN_IF_ERROR(gpu.synchronize());
+    if (args.workspace != nullptr)
+        XQAJIT_RETURN_IF_ERROR(api(xqajit_workspace_init(gpu.service(), args.workspace, args.workspace_size, gpu.stream())));
+    return gpu.synchronize();
+}
+
+Status DeviceProblem::poison_outputs() {
+    for (Named& named : buffers_)
+        if (std::strcmp(named.name, "out") == 0 || std::strcmp(named.name, "lse") == 0)
+            XQAJIT_RETURN_IF_ERROR(named.buffer.fill(0xFF));
+    return {};
+}
+
+Status DeviceProblem::launch(Gpu const& gpu) const { return api(xqajit_run(gpu.service(), &params, &args, gpu.stream())); }
+
+Status DeviceProblem::run(Gpu const& gpu) {
+    XQAJIT_RETURN_IF_ERROR(poison_outputs());
+    XQAJIT_RETURN_IF_ERROR(gpu.synchronize());
+    XQAJIT_RETURN_IF_ERROR(launch(gpu));
+    return gpu.synchronize();
+}
+
+Result<Outputs> DeviceProblem::download() const {
+    Outputs outputs;
+    GuardedBuffer const* const out = find("out");
+    outputs.out.resize(out->bytes());
+    XQAJIT_RETURN_IF_ERROR(out->download(std::as_writable_bytes(std::span(outputs.out))));
+    if (GuardedBuffer const* const lse = find("lse")) {
+        outputs.lse.resize(lse->bytes() / sizeof(float));
+        XQAJIT_RETURN_IF_ERROR(lse->download(std::as_writable_bytes(std::span(outputs.lse))));
+    }
+    return outputs;
+}
+
+Status DeviceProblem::check_memory(Outputs const& outputs) const {
+    for (Named const& named : buffers_) XQAJIT_RETURN_IF_ERROR(named.buffer.check_zones(named.name));
+    XQAJIT_RETURN_IF_ERROR(workspace_->check_zones("workspace"));
+    std::vector<bool> covered(outputs.out.size() / out_bytes_);
+    for (std::int64_t row = 0; row < vectors_; ++row)
+        for (std::uint32_t head = 0; head < params.num_q_heads; ++head)
+            for (std::uint32_t d = 0; d < params.head_dim_v; ++d) {
+                std::int64_t const index = row * args.out_stride_row + head * args.out_stride_head + d;
+                covered[static_cast<std::size_t>(index)] = true;
+                if (std::isnan(decode_table(params.out_dtype)[load_bits(outputs.out.data(), index, out_bytes_)]))
+                    return {XQAJIT_INTERNAL,
+                            fmt::format("out: row {}, head {}, element {} is NaN or was not written", row, head, d)};
+            }
+    for (std::size_t n = 0; n < covered.size(); ++n)
+        if (!covered[n] &&
+            load_bits(outputs.out.data(), static_cast<std::int64_t>(n), out_bytes_) != (out_bytes_ == 1 ? 0xFFU : 0xFFFFU))
+            return {XQAJIT_INTERNAL, fmt::format("out: element {} between the rows was written", n)};
+    for (std::size_t n = 0; n < outputs.lse.size(); ++n)
+        if (std::isnan(outputs.lse[n])) return {XQAJIT_INTERNAL, fmt::format("lse: entry {} is NaN or was not written", n)};
+    return {};
+}
+
+Status DeviceProblem::set_seq_lens(std::vector<std::int32_t> const& values) {
+    return find("seq_lens")->upload(std::as_bytes(std::span(values)));
+}
+
+Status DeviceProblem::set_page_table(std::vector<std::int32_t> const& values) {
+    return find("page_table")->upload(std::as_bytes(std::span(values)));
+}
+
+std::vector<Block> choose_blocks(ReferenceCase const& c, double budget) {
+    std::vector<Block> const all = all_blocks(c);
+    double cost = 0;
+    for (std::uint32_t b = 0; b < c.batch; ++b) {
+        double tokens = std::max(1, c.seq_lens[b]);
+        if (c.params.sliding_window) tokens = std::min(tokens, static_cast<double>(c.params.sliding_window + c.q_len));
+        cost += tokens * static_cast<double>(c.rows_of(b)) * c.params.beam_width * c.params.num_q_heads *
+                (c.params.head_dim + c.params.head_dim_v);
+    }
+    if (cost <= budget || all.size() <= 2) return all;
+    auto const wanted =
+        std::clamp<std::size_t>(static_cast<std::size_t>(budget / cost * static_cast<double>(all.size())), 2, all.size());
+    std::vector<Block> chosen;
+    // Evenly spread, the ends included.
+    for (std::size_t n = 0; n < wanted; ++n) chosen.push_back(all[n * (all.size() - 1) / (wanted - 1)]);
+    return chosen;
+}
+
+Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks) {
+    std::vector<Block> chosen(blocks.begin(), blocks.end());
+    if (chosen.empty()) chosen = choose_blocks(c);
+    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen), bounds_for(c.params.q_dtype));
+}
+
+Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options, std::span<Block const> blocks) {
+    Verdict verdict;
+    auto const failed = [&](char const* step, Status const& status) {
+        verdict.text = fmt::format("{}: {}", step, status.to_string());
+        if (!status.detail().empty()) verdict.text += "\n" + status.detail();
+        verdict.unsupported = status.code() == XQAJIT_UNSUPPORTED;
+        return verdict;
+    };
+    Result<DeviceProblem> problem = DeviceProblem::upload(gpu, c, options);
+    if (!problem.ok()) return failed("upload", problem.status());
+    if (Status const status = problem->prepare(gpu); !status.ok()) return failed("prepare", status);
+    if (Status const status = problem->run(gpu); !status.ok()) return failed("run", status);
+    Result<Outputs> outputs = problem->download();
+    if (!outputs.ok()) return failed("download", outputs.status());
+    verdict.outputs = std::move(*outputs);
+    if (Status const status = problem->check_memory(verdict.outputs); !status.ok()) return failed("memory", status);
+    verdict.comparison = compare_with_reference(c, verdict.outputs, blocks);
+    if (!verdict.comparison.ok) {
+        verdict.text = verdict.comparison.text;
+        return verdict;
+    }
+    if (Status const status = problem->run(gpu); !status.ok()) return failed("second run", status);
+    Result<Outputs> again = problem->download();
+    if (!again.ok()) return failed("second download", again.status());
+    if (!(*again == verdict.outputs)) {
+        verdict.text = "the second run gave other bits";
+        return verdict;
+    }
+    verdict.ok = true;
+    return verdict;
+}
+
+}  // namespace xqajit::testing

@@ -1,0 +1,90 @@
+// A launch on the GPU, through the public interface, with everything around it watched.
+#pragma once
+
+#include <optional>
+
+#include "gpu/gpu.h"
+#include "reference/compare.h"
+
+namespace xqajit::testing {
+
+// Puts host page p of a pool at device page page_of[p], so that pools beyond what a host holds can be tested. Empty page_of: as on the
+// host. For contiguous KV (a "page" is a sequence) only the stride may differ.
+struct Placement {
+    std::int64_t stride_page = 0;  // elements; 0: as on the host
+    std::vector<std::int32_t> page_of;
+};
+
+struct LaunchOptions {
+    std::uint64_t max_len = 0;   // 0: what the pages or the capacity hold
+    bool device_scales = false;  // scales from device memory, with other host values that must lose
+    Placement placement;         // of K and V alike
+    std::uint8_t workspace_fill = 0xFF;
+};
+
+struct Outputs {
+    Bytes out;
+    std::vector<float> lse;                       // empty without params.lse
+    bool operator==(Outputs const& other) const;  // the same bits
+};
+
+class DeviceProblem {
+public:
+    // Copies every array to the device, each between red zones and of exactly the size the launch may read.
+    static Result<DeviceProblem> upload(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options = {});
+
+    xqajit_params params{};
+    xqajit_run_args args{};  // for tests to change
+    std::uint64_t max_len = 0;
+
+    // Compiles, and makes a workspace of exactly the size asked for.
+    Status prepare(Gpu const& gpu);
+    // Fills the outputs with NaN, launches and waits.
+    Status run(Gpu const& gpu);
+    Status poison_outputs();
+    // Launches alone: what a capture records.
+    Status launch(Gpu const& gpu) const;
+    Result<Outputs> download() const;
+    // Red zones of every buffer, and that exactly the bytes of the output were written, with numbers.
+    Status check_memory(Outputs const& outputs) const;
+
+    // Replaces the contents of a small array; as many values as before.
+    Status set_seq_lens(std::vector<std::int32_t> const& values);
+    Status set_page_table(std::vector<std::int32_t> const& values);
+
+    GuardedBuffer const& workspace() const { return *workspace_; }
+
+private:
+    struct Named {
+        char const* name;
+        GuardedBuffer buffer;
+    };
+    template <class T> Result<T*> add(char const* name, std::vector<T> const& values);
+    Result<std::uint8_t*> add_pool(char const* name, ReferenceCase const& c, KvView const& view, Placement const& placement);
+    GuardedBuffer const* find(char const* name) const;
+
+    std::uint32_t out_bytes_ = 2;
+    std::int64_t vectors_ = 0;  // output rows x beam
+    std::vector<Named> buffers_;
+    std::optional<GuardedBuffer> workspace_;
+};
+
+// What a check found; text names the launch's failure, "" if none.
+struct Verdict {
+    bool ok = false;
+    bool unsupported = false;  // no family admits the shape; text has the rule
+    std::string text;
+    Comparison comparison;
+    Outputs outputs;
+};
+
+// Uploads, prepares, runs twice (same bits), checks memory, and compares `blocks` (empty: as many as a moderate amount of arithmetic
+// covers, first and last among them).
+Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options = {},
+                      std::span<Block const> blocks = {});
+// The comparison alone. bound: 0 takes the one of the query type.
+Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks = {});
+// Blocks within a budget of multiply-adds (of one block's average cost), in order.
+std::vector<Block> choose_blocks(ReferenceCase const& c, double budget = 2e9);
+
+}  // namespace xqajit::testing

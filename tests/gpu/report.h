@@ -1,0 +1,33 @@
+// What a test program prints and writes to its JSON file.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gpu/device_problem.h"
+
+namespace xqajit::testing {
+
+class Report {
+public:
+    // program: its name; arguments: as typed. The GPU's name, uuid and driver go into the document.
+    Report(char const* program, int argc, char** argv, Gpu const& gpu);
+
+    // One check. Prints a line where it failed or was skipped, with `line` to reproduce it.
+    void add(Verdict const& verdict, std::string const& name, std::string const& line);
+    nlohmann::json& document() { return document_; }
+    // Writes the file (path "": none), prints the worst errors and "N passed, N failed, N skipped". Returns the exit status.
+    int finish(std::string const& path);
+
+private:
+    nlohmann::json document_;
+    Comparison worst_;
+    int passed_ = 0;
+    int failed_ = 0;
+    int skipped_ = 0;
+};
+
+// Writes a document; the failure names the path.
+Status write_json(std::string const& path, nlohmann::json const& document);
+
+}  // namespace xqajit::testing

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Runs the GPU programs and writes their logs and JSON to one flat folder. Needs the binaries, libcuda and NVRTC: no compiler, no CMake.
+set -u
+
+usage() {
+    cat <<'USAGE'
+usage: tests/gpu/run.sh BIN_DIR OUT_DIR [STAGE...] [--quick]
+  BIN_DIR   the build's bin folder, with ../lib beside it
+  OUT_DIR   created; gets at most 8 files
+  STAGE     vectors tests random models bench memcheck racecheck (default: all, in this order)
+  --quick   smaller counts
+XQAJIT_NVRTC_PATH names NVRTC where the loader does not find it; XQAJIT_COMMIT goes into the benchmark's JSON.
+exit status: 0 all passed, 1 something failed, 2 usage, 3 no GPU
+USAGE
+}
+
+all_stages="vectors tests random models bench memcheck racecheck"
+stages=() positional=() quick=0
+for word in "$@"; do
+    case "$word" in
+        --quick) quick=1 ;;
+        -h | --help) usage; exit 0 ;;
+        -*) echo "unknown option $word" >&2; usage >&2; exit 2 ;;
+        *) positional+=("$word") ;;
+    esac
+done
+if [ ${#positional[@]} -lt 2 ]; then usage >&2; exit 2; fi
+bin=$(realpath "${positional[0]}") && mkdir -p "${positional[1]}" && out=$(realpath "${positional[1]}") || exit 2
+root=$(realpath "$(dirname "$0")/../..")
+for stage in "${positional[@]:2}"; do
+    case " $all_stages " in
+        *" $stage "*) stages+=("$stage") ;;
+        *) echo "unknown stage $stage" >&2; usage >&2; exit 2 ;;
+    esac
+done
+if [ ${#stages[@]} -eq 0 ]; then read -ra stages <<<"$all_stages"; fi
+
+export LD_LIBRARY_PATH="$bin/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export XQAJIT_CACHE_DIR="${XQAJIT_CACHE_DIR:-$out.cache}" # shared by all stages; beside the results, not among them
+mkdir -p "$XQAJIT_CACHE_DIR" && chmod 700 "$XQAJIT_CACHE_DIR"
+vectors="$root/tests/vectors"
+shapes="$root/tools/shapes/models.json"
+random_count=2000 sanitized_count=40 model_options=()
+if [ $quick = 1 ]; then random_count=200 sanitized_count=8 model_options=(--name llama); fi
+sanitizer=$(command -v compute-sanitizer)
+if [ -z "$sanitizer" ] && [ -x /usr/local/cuda/bin/compute-sanitizer ]; then sanitizer=/usr/local/cuda/bin/compute-sanitizer; fi
+
+passed=0 failed=0 skipped=0
+rows=()
+log="$out/log.txt"
+: >"$log"
+
+# record STAGE OUTCOME SECONDS TEXT
+record() {
+    rows+=("$(printf '%-28s %-8s %6ss  %s' "$1" "$2" "$3" "$4")")
+    echo "${rows[-1]}"
+}
+
+# add_counts TEXT: the numbers of "N passed, N failed, N skipped"; false where there are none
+add_counts() {
+    [[ "$1" =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped ]] || return 1
+    passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2])) skipped=$((skipped + BASH_REMATCH[3]))
+}
+
+# run_stage NAME COMMAND...: a program that ends with its counts, or whose exit status alone counts
+run_stage() {
+    local name=$1 start=$SECONDS text status
+    shift
+    echo "== $name: $*" >>"$log"
+    "$@" >"$out/.stage" 2>&1
+    status=$?
+    # A long list of passes is of no use to anyone.
+    grep -v '^passed ' "$out/.stage" | tail -n 400 >>"$log"
+    text=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|^All tests passed|^test cases:|^host:|ERROR SUMMARY|RACECHECK SUMMARY' "$out/.stage" | tail -1)
+    rm -f "$out/.stage"
+    if [ $status = 3 ] || [ $status = 77 ]; then
+        echo "$name: no GPU" >&2
+        exit 3
+    fi
+    if [ $status = 0 ]; then
+        add_counts "$text" || passed=$((passed + 1))
+        record "$name" passed $((SECONDS - start)) "$text"
+    else
+        local before=$failed
+        add_counts "$text" || true
+        if [ $failed = $before ]; then failed=$((failed + 1)); fi # a crash, or a failure without a count
+        record "$name" FAILED $((SECONDS - start)) "exit status $status; $text"
+    fi
+}
+
+run_sanitizer() {
+    local tool=$1
+    if [ -z "$sanitizer" ]; then
+        skipped=$((skipped + 1))
+        record "$tool" skipped 0 "compute-sanitizer is neither on PATH nor in /usr/local/cuda/bin"
+        return
+    fi
+    run_stage "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_gpu_random" --count $sanitized_count --seed 500 --per-kernel 2
+    run_stage "$tool vectors" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_vectors" "$vectors" --gpu --kv-dtype fp8_e4m3 --split 2
+}
+
+for stage in "${stages[@]}"; do
+    case $stage in
+        vectors)
+            run_stage "vectors reference" "$bin/xqajit_vectors" "$vectors"
+            run_stage "vectors auto" "$bin/xqajit_vectors" "$vectors" --gpu --kernel mmha
+            for split in 1 2 8; do run_stage "vectors split $split" "$bin/xqajit_vectors" "$vectors" --gpu --kernel mmha --split $split; done
+            run_stage "vectors invariant" "$bin/xqajit_vectors" "$vectors" --gpu --kernel mmha --division invariant
+            ;;
+        tests) run_stage tests "$bin/xqajit_gpu_tests" --durations yes ;;
+        random) run_stage random "$bin/xqajit_gpu_random" --count $random_count --json "$out/random.json" ;;
+        models) run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json" ;;
+        bench) run_stage bench "$bin/xqajit_bench_gpu" --commit "${XQAJIT_COMMIT:-}" --json "$out/bench.json" ;;
+        memcheck | racecheck) run_sanitizer "$stage" ;;
+    esac
+done
+
+{
+    printf '%s\n' "${rows[@]}"
+    echo "$passed passed, $failed failed, $skipped skipped"
+} >"$out/summary.txt"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
