@@ -1,0 +1,164 @@
+#include <optional>
+
+#include "service/targets.h"
+#include "world.h"
+
+namespace xqajit {
+namespace {
+
+using namespace testing;
+
+Settings settings_with_arch(std::string const& value) {
+    std::vector<std::string> const environment = {"XQAJIT_ARCH=" + value};
+    return must(Settings::parse(environment));
+}
+
+}  // namespace
+
+TEST_CASE("the arch is the stream's context's, and one process serves several", "[service][J19]") {
+    World world;
+    world.cuda().set_devices("12.0,8.6");
+    CUcontext const on_1 = world.enter(1);
+    auto const service = world.service();
+    require_ok(service->prepare(plain_params()));
+    CHECK(world.compiled_targets() == std::vector<std::string>{"sm_86"});
+
+    CUcontext const on_0 = world.enter(0);
+    require_ok(service->prepare(plain_params()));
+    CHECK(world.compiled_targets() == std::vector<std::string>{"sm_86", "sm_120f"});
+
+    // A launch follows its stream, whatever context is current, and leaves that one current.
+    world.make_current(on_1);
+    driver::Stream const stream = must(driver::Stream::create());
+    Launch launch(plain_params(), 1, 1);
+    world.make_current(on_0);
+    require_ok(service->run(launch.params, launch.args, stream.get()));
+    CHECK(world.cuda().last_launch().context == on_1);
+    CHECK(must(driver::current_context())->context == on_0);
+    world.make_current(on_1);
+}
+
+TEST_CASE("two contexts on one device share the image and load it once each", "[service][J19]") {
+    World world;
+    auto const service = world.service();
+    world.enter(0);
+    require_ok(service->prepare(plain_params()));
+    world.enter(0);
+    require_ok(service->prepare(plain_params()));
+    CHECK(world.compiles() == 1);
+    CHECK(world.cuda().live_modules() == 2);
+}
+
+TEST_CASE("XQAJIT_ARCH: the first usable name is obeyed, irrelevant ones are skipped, none usable is an error", "[service][J21]") {
+    struct Row {
+        char const* value;
+        char const* target;  // null: refused
+        std::vector<std::string> named;
+    };
+    Row const rows[] = {
+        {"", "sm_90a", {}},
+        {",", "sm_90a", {}},
+        {"9.0a", "sm_90a", {}},
+        {"sm_90", "sm_90a", {}},
+        {"compute_80", "compute_80", {}},
+        {"7.0;9.0", "sm_90a", {}},
+        {"sm_80,sm_90a", "sm_90a", {}},
+        {"garbage, sm_120, sm_90a", "sm_90a", {}},
+        {"8.0", nullptr, {"sm_80", "sm_90"}},
+        {"sm_120,sm_80", nullptr, {"sm_120f", "sm_80", "sm_90"}},
+        {"garbage", nullptr, {"garbage", "sm_90a"}},
+        {"7.0", nullptr, {"7.0"}},
+    };
+    for (Row const& row : rows) {
+        World world;
+        world.enter(0);
+        world.set("XQAJIT_ARCH", row.value);
+        auto const service = world.service();
+        INFO(row.value);
+        // Every kernel obeys it.
+        for (std::uint32_t const head_dim : {64u, 128u}) {
+            XQAParams params = plain_params();
+            params.head_dim = head_dim;
+            Status const status = service->prepare(params);
+            if (row.target != nullptr) {
+                require_ok(status);
+                CHECK(world.compiled_targets().back() == row.target);
+            } else {
+                CHECK(status.code() == XQAJIT_INVALID_ARGUMENT);
+                CHECK(contains(status.message(), "XQAJIT_ARCH"));
+                for (std::string const& name : row.named) CHECK(contains(status.message(), name));
+                CHECK(world.compiles() == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("a name in XQAJIT_ARCH that is no architecture is warned of once", "[service][J21]") {
+    World world;
+    world.set("XQAJIT_ARCH", "sm_9O,sm_90a");
+    world.service();
+    CHECK(world.logged("sm_9O").size() == 1);
+}
+
+TEST_CASE("the launch is planned for the device, not for the forced arch", "[service][J21]") {
+    World world;
+    world.cuda().set_devices("9.0:10");
+    world.enter(0);
+    world.set("XQAJIT_ARCH", "sm_90a");
+    Target const target = must(target_for_context(settings_with_arch("sm_90a"), *must(driver::current_context())));
+    CHECK(target.arch.sm_count == 10);
+    CHECK(target.origin == "XQAJIT_ARCH");
+}
+
+TEST_CASE("a compiler that does not know the target refuses it with both versions", "[service][J17]") {
+    World world;
+    world.enter(0);
+    world.set("FAKE_NVRTC_ARCHS", "75,80,86");
+    world.set("FAKE_NVRTC_VERSION", "12.4");
+    auto const service = world.service();
+    Status const status = service->prepare(plain_params());
+    CHECK(status.code() == XQAJIT_UNSUPPORTED);
+    for (char const* part : {"sm_90", "12.4", "80", "86"}) CHECK(contains(status.message(), part));
+    // A compatible lower target is one setting away.
+    world.set("XQAJIT_ARCH", "compute_80");
+    require_ok(world.service()->prepare(plain_params()));
+}
+
+TEST_CASE("a document's arch: the argument, the setting, the current context, the first GPU, in this order", "[service]") {
+    World world;
+    world.cuda().set_devices("8.9,12.0");
+    Settings const unset = settings_with_arch("");
+    CHECK(must(target_for_document(unset, "sm_80")).arch.target == "sm_80");
+    CHECK(must(target_for_document(settings_with_arch("sm_86"), nullptr)).arch.target == "sm_86");
+    CHECK(must(target_for_document(unset, nullptr)).origin == "GPU 0");
+    CHECK(must(target_for_document(unset, "")).arch.target == "sm_89");
+    world.enter(1);
+    CHECK(must(target_for_document(unset, nullptr)).arch.target == "sm_120f");
+    CHECK(must(target_for_document(settings_with_arch("sm_80,sm_120"), nullptr)).arch.target == "sm_120f");
+    CHECK(target_for_document(unset, "sm_70").status().code() == XQAJIT_INVALID_ARGUMENT);
+}
+
+TEST_CASE("without a GPU a document asks for an arch by name", "[service]") {
+    World world;
+    world.cuda().set_devices("");
+    Status const status = target_for_document(settings_with_arch(""), nullptr).status();
+    CHECK(status.code() == XQAJIT_UNAVAILABLE);
+    CHECK(contains(status.message(), "sm_90a"));
+}
+
+TEST_CASE("a prewarm's archs: the list, the setting, the distinct present ones", "[service]") {
+    World world;
+    world.cuda().set_devices("9.0,9.0,8.0");
+    auto const names = [](std::vector<Target> const& targets) {
+        std::string text;
+        for (Target const& target : targets) text += target.arch.target + " ";
+        return text;
+    };
+    CHECK(names(must(targets_for_prewarm(settings_with_arch(""), nullptr))) == "sm_90a sm_80 ");
+    CHECK(names(must(targets_for_prewarm(settings_with_arch(""), "sm_80, 9.0,sm_90a"))) == "sm_80 sm_90a ");
+    CHECK(names(must(targets_for_prewarm(settings_with_arch("sm_120,sm_86"), nullptr))) == "sm_120f sm_86 ");
+    CHECK(targets_for_prewarm(settings_with_arch(""), "sm_90a,nonsense").status().code() == XQAJIT_INVALID_ARGUMENT);
+    CHECK(targets_for_prewarm(settings_with_arch(""), " ,").status().code() == XQAJIT_INVALID_ARGUMENT);
+}
+
+}  // namespace xqajit

@@ -1,0 +1,177 @@
+#include <sys/stat.h>
+
+#include <atomic>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "world.h"
+
+namespace xqajit {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+
+constexpr char kList[] = R"({"version": 1, "defaults": {"q_dtype": "bf16", "num_kv_heads": 8, "page_size": 64}, "shapes": [
+  {"name": "a", "num_q_heads": 32, "head_dim": [64, 128]},
+  {"name": "b", "num_q_heads": 32, "head_dim": 128, "softcap": 0},
+  {"name": "c", "num_q_heads": 8, "head_dim": 80}]})";
+
+xqajit_prewarm_options options_for(char const* archs) {
+    xqajit_prewarm_options options = XQAJIT_PREWARM_OPTIONS_INIT;
+    options.archs = archs;
+    return options;
+}
+
+json prewarm(Service& service, char const* archs, xqajit_status expected = XQAJIT_OK) {
+    Service::PrewarmReport const report = must(service.prewarm(kList, options_for(archs)));
+    INFO(report.json);
+    CHECK(report.status.code() == expected);
+    return json::parse(report.json);
+}
+
+}  // namespace
+
+TEST_CASE("prewarm compiles each distinct kernel once, in workers, and finds them the next time", "[service]") {
+    World world;
+    auto const service = world.service();
+    json const first = prewarm(*service, "sm_90a,sm_80");
+    CHECK(first["schema"] == "xqajit.prewarm/1");
+    CHECK(first["summary"]["entries"] == 4);
+    CHECK(first["summary"]["kernels"] == 6);
+    CHECK(first["summary"]["compiled"] == 6);
+    CHECK(first["summary"]["failed"] == 0);
+    CHECK(world.compiles() == 6);
+    CHECK_FALSE(world.nvrtc_is_loaded());
+    std::map<std::string, int> targets;
+    for (json const& kernel : first["kernels"]) {
+        ++targets[kernel["target"]];
+        CHECK(kernel["result"] == "compiled");
+        CHECK(kernel["family"] == "mmha");
+        CHECK(kernel["bytes"].get<int>() > 0);
+        CHECK(kernel.contains("registers"));
+        CHECK(kernel.contains("spill_bytes"));
+        CHECK(kernel["key"].get<std::string>().size() == 65);
+    }
+    CHECK(targets == std::map<std::string, int>{{"sm_90a", 3}, {"sm_80", 3}});
+    CHECK(first["kernels"][1]["names"] == json({"a", "b"}));  // both are D 128
+
+    json const second = prewarm(*world.service(), "sm_90a,sm_80");
+    CHECK(second["summary"]["hits"] == 6);
+    CHECK(second["summary"]["compiled"] == 0);
+    CHECK(world.compiles() == 6);
+    // What was prewarmed is what a launch asks for.
+    world.enter(0);
+    XQAParams params = plain_params();
+    require_ok(world.service()->prepare(params));
+    CHECK(world.compiles() == 6);
+}
+
+TEST_CASE("a worker's death fails its kernel alone", "[service]") {
+    World world;
+    struct Row {
+        char const* variable;
+        char const* value;
+        char const* named;
+    };
+    for (Row const& row : {Row{"FAKE_NVRTC_CRASH", "1", "SIGSEGV"}, Row{"FAKE_NVRTC_MEMORY", "kill", "SIGKILL"},
+                           Row{"FAKE_NVRTC_FAIL", "kernel.cu(7): error: a bad day", "a bad day"}}) {
+        INFO(row.variable);
+        World::set("XQAJIT_CACHE_DIR", world.folder() + "/" + row.variable);
+        World::set("FAKE_NVRTC_ONLY", "-DXQAJIT_HEAD_DIM=80");
+        World::set(row.variable, row.value);
+        auto const service = world.service();
+        json const report = prewarm(*service, "sm_90a", XQAJIT_COMPILE_FAILED);
+        CHECK(report["summary"]["compiled"] == 2);
+        CHECK(report["summary"]["failed"] == 1);
+        for (json const& kernel : report["kernels"]) {
+            bool const doomed = kernel["names"][0] == "c";
+            CHECK(kernel["result"] == (doomed ? "failed" : "compiled"));
+            if (doomed) CHECK(contains(kernel["error"].get<std::string>(), row.named));
+        }
+        CHECK(service->stats().compile_failures == 1);
+        World::set(row.variable, "");
+        World::set("FAKE_NVRTC_ONLY", "");
+        CHECK(prewarm(*world.service(), "sm_90a")["summary"]["hits"] == 2);  // and can be tried again
+    }
+}
+
+TEST_CASE("without a worker prewarm compiles in this process, with one warning", "[service]") {
+    World world;
+    world.set("XQAJIT_WORKER", world.folder() + "/nowhere");
+    CHECK(prewarm(*world.service(), "sm_90a")["summary"]["compiled"] == 3);
+    CHECK(world.logged("compiling in this process").size() == 1);
+    CHECK(world.nvrtc_is_loaded());
+}
+
+TEST_CASE("without a compiler a covered list is all hits, and another is not possible here", "[service][J14]") {
+    World world;
+    prewarm(*world.service(), "sm_90a");
+    world.set("XQAJIT_NVRTC_PATH", world.folder() + "/nowhere");
+    CHECK(prewarm(*world.service(), "sm_90a")["summary"]["hits"] == 3);
+    json const report = prewarm(*world.service(), "sm_80", XQAJIT_UNAVAILABLE);
+    CHECK(report["summary"]["failed"] == 3);
+    CHECK(contains(report["kernels"][0]["error"].get<std::string>(), world.folder() + "/nowhere"));
+}
+
+TEST_CASE("progress is told one kernel at a time, up to all of them", "[service]") {
+    World world;
+    struct Seen {
+        std::atomic<int> inside{0};
+        std::uint32_t calls = 0, last = 0, total = 0;
+        bool overlapped = false;
+    } seen;
+    xqajit_prewarm_options options = options_for("sm_90a,sm_80,sm_86");
+    options.jobs = 4;
+    options.user = &seen;
+    options.progress = [](void* user, std::uint32_t done, std::uint32_t total, char const*) {
+        Seen& s = *static_cast<Seen*>(user);
+        s.overlapped = s.overlapped || ++s.inside != 1;
+        ++s.calls;
+        s.last = done;
+        s.total = total;
+        --s.inside;
+    };
+    require_ok(must(world.service()->prewarm(kList, options)).status);
+    CHECK(seen.calls == 9);
+    CHECK(seen.last == 9);
+    CHECK(seen.total == 9);
+    CHECK_FALSE(seen.overlapped);
+}
+
+TEST_CASE("a shape that no family serves is a failure with its rule, and the rest is compiled", "[service]") {
+    World world;
+    std::string const list = R"({"version": 1, "shapes": [
+      {"name": "good", "q_dtype": "bf16", "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64},
+      {"name": "bad", "q_dtype": "bf16", "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "cross_attention": 1}]})";
+    Service::PrewarmReport const report = must(world.service()->prewarm(list, options_for("sm_90a")));
+    CHECK(report.status.code() == XQAJIT_COMPILE_FAILED);
+    json const document = json::parse(report.json);
+    CHECK(document["summary"]["compiled"] == 1);
+    CHECK(document["kernels"][1]["result"] == "failed");
+    CHECK(contains(document["kernels"][1]["error"].get<std::string>(), "common.cross_attention"));
+}
+
+TEST_CASE("prewarm refuses what makes no sense before it starts", "[service]") {
+    World world;
+    auto const service = world.service();
+    CHECK(service->prewarm("not json", options_for("sm_90a")).status().code() == XQAJIT_INVALID_ARGUMENT);
+    CHECK(service->prewarm(kList, options_for("sm_19")).status().code() == XQAJIT_INVALID_ARGUMENT);
+    world.cuda().set_devices("");
+    CHECK(service->prewarm(kList, options_for(nullptr)).status().code() == XQAJIT_UNAVAILABLE);
+    world.write("a-file", "");
+    world.set("XQAJIT_CACHE_DIR", world.folder() + "/a-file");
+    Status const unwritable = world.service()->prewarm(kList, options_for("sm_90a")).status();
+    CHECK(unwritable.code() == XQAJIT_UNAVAILABLE);
+    CHECK(contains(unwritable.message(), "a-file"));
+    CHECK(world.compiles() == 0);
+}
+
+TEST_CASE("prewarm takes the present GPUs' archs by default", "[service]") {
+    World world;
+    world.cuda().set_devices("9.0,8.6,9.0");
+    json const report = prewarm(*world.service(), nullptr);
+    CHECK(report["summary"]["kernels"] == 6);
+}
+
+}  // namespace xqajit
