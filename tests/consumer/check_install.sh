@@ -66,7 +66,7 @@ dependencies() { # CUDA and every package are found or compiled in, so that the 
 
 symbols() {
     local foreign
-    foreign=$(nm -D --defined-only --format=posix "$prefix/lib/libxqajit.so" | cut -d' ' -f1 | grep -v '^xqajit_' || true)
+    foreign=$(nm -D --defined-only --format=posix "$prefix/lib/libxqajit.so" | awk '$2 != "A" && $1 !~ /^xqajit_/ {print $1}')
     [ -z "$foreign" ] || { echo "exported beside the C interface:"; head -n 20 <<<"$foreign"; exit 1; }
 }
 
