@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -23,10 +24,16 @@ ExitCode exit_code_of(xqajit_status status) {
 }
 
 std::string read_text_file(std::string const& path) {
+    constexpr std::size_t kMaxBytes = 64u << 20;  // more than the library takes: it says what is too much
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored))
+        throw Error(XQAJIT_INVALID_ARGUMENT, path + ": a directory can't be read as a file");
     std::ifstream file(path, std::ios::binary);
     if (!file) throw Error(XQAJIT_INVALID_ARGUMENT, path + ": " + std::strerror(errno));
-    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (file.bad()) throw Error(XQAJIT_INVALID_ARGUMENT, path + ": it can't be read as a file");
+    std::string text;
+    char part[65536];
+    while (text.size() < kMaxBytes && (file.read(part, sizeof part) || file.gcount() > 0))
+        text.append(part, static_cast<std::size_t>(file.gcount()));
     return text;
 }
 

@@ -1,0 +1,281 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/subprocess.h"
+#include "catch.h"
+#include "params/fields.h"
+
+namespace xqajit {
+namespace {
+
+using nlohmann::json;
+
+class Shell {
+public:
+    Shell() {
+        folder_ = (std::filesystem::temp_directory_path() / "xqajit-cli-XXXXXX").string();
+        REQUIRE(::mkdtemp(folder_.data()) != nullptr);
+        environment_ = {"XQAJIT_CACHE_DIR=" + folder_ + "/cache", std::string("XQAJIT_NVRTC_PATH=") + FAKE_NVRTC,
+                        std::string("LD_LIBRARY_PATH=") + FAKE_CUDA, "FAKE_CUDA_DEVICES=9.0"};
+    }
+    ~Shell() {
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+    std::string const& folder() const { return folder_; }
+    void set(std::string const& name, std::string const& value) {
+        std::erase_if(environment_, [&](std::string const& entry) { return entry.starts_with(name + "="); });
+        environment_.push_back(name + "=" + value);
+    }
+    ProcessResult run(std::vector<std::string> const& arguments) const {
+        std::vector<std::string> argv = {XQAJIT};
+        argv.insert(argv.end(), arguments.begin(), arguments.end());
+        Result<ProcessResult> result = run_process(argv, "", std::chrono::seconds(120), &environment_);
+        REQUIRE(result.ok());
+        REQUIRE(result->end == ProcessResult::End::kExited);
+        return *result;
+    }
+    json document(std::vector<std::string> arguments, int exit_code = 0) const {
+        arguments.push_back("--json");
+        ProcessResult const result = run(arguments);
+        INFO(result.out << result.err);
+        CHECK(result.code == exit_code);
+        json parsed = json::parse(result.out, nullptr, false);
+        REQUIRE(parsed.is_object());
+        CHECK(parsed["schema"].get<std::string>().starts_with("xqajit."));
+        return parsed;
+    }
+    std::string write(std::string const& name, std::string const& text) const {
+        std::ofstream(folder_ + "/" + name) << text;
+        return folder_ + "/" + name;
+    }
+
+private:
+    std::string folder_;
+    std::vector<std::string> environment_;
+};
+
+std::vector<std::string> with_shape(std::vector<std::string> arguments, std::vector<std::string> const& more = {}) {
+    for (char const* part : {"--q-dtype", "bf16", "--num-q-heads", "32", "--num-kv-heads", "8", "--head-dim", "128"})
+        arguments.push_back(part);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+}
+
+constexpr char kList[] = R"({"version": 1, "defaults": {"q_dtype": "bf16", "num_kv_heads": 8, "page_size": 64},
+  "shapes": [{"name": "a", "num_q_heads": 32, "head_dim": [64, 128]}, {"name": "b", "num_q_heads": 32, "head_dim": 128}]})";
+
+bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("help and version go to standard output and succeed", "[cli]") {
+    Shell shell;
+    shell.set("XQAJIT_NVRTC_PATH", "/nowhere");  // neither needs a compiler
+    for (std::vector<std::string> const& arguments : {std::vector<std::string>{"--help"},
+                                                      {"prewarm", "--help"},
+                                                      {"cache", "--help"},
+                                                      {"cache", "ls", "--help"},
+                                                      {"explain", "--help"},
+                                                      {"run", "--help"},
+                                                      {"doctor", "--help"},
+                                                      {"--version"}}) {
+        ProcessResult const result = shell.run(arguments);
+        CHECK(result.code == 0);
+        CHECK_FALSE(result.out.empty());
+        CHECK(result.err.empty());
+    }
+    CHECK(contains(shell.run({"--version"}).out, "0.1.0"));
+}
+
+TEST_CASE("every field of a shape is a flag of explain and run", "[cli]") {
+    Shell shell;
+    for (char const* command : {"explain", "run"}) {
+        std::string const help = shell.run({command, "--help"}).out;
+        for (Field const& field : params_fields()) {
+            std::string flag = std::string("--") + field.name;
+            std::replace(flag.begin(), flag.end(), '_', '-');
+            INFO(flag);
+            CHECK(contains(help, flag + " "));
+        }
+    }
+}
+
+TEST_CASE("a usage error exits with 2 and names what is wrong", "[cli][A07]") {
+    Shell shell;
+    std::string const list = shell.write("list.json", kList);
+    std::string const bad_key = shell.write("bad.json", "{\"version\": 1,\n \"shapes\": [\n  {\"head_dims\": 64}]}");
+    struct Row {
+        std::vector<std::string> arguments;
+        char const* named;
+    };
+    for (Row const& row : std::vector<Row>{
+             {{}, "ubcommand"},
+             {{"prewarn"}, "prewarn"},
+             {{"prewarm"}, "--shapes"},
+             {{"prewarm", "--shapes", "/nowhere.json"}, "/nowhere.json"},
+             {{"prewarm", "--shapes", shell.folder()}, "directory"},
+             {{"prewarm", "--shapes", bad_key, "--arch", "sm_90a"}, "head_dims"},
+             {{"prewarm", "--shapes", bad_key, "--arch", "sm_90a"}, "line 3"},
+             {{"prewarm", "--shapes", list, "--arch", "sm_9O"}, "sm_9O"},
+             {{"prewarm", "--shapes", list, "--jobs", "0"}, "--jobs"},
+             {{"prewarm", "--shapes", list, "--jobs", "many"}, "many"},
+             {{"cache"}, "ubcommand"},
+             {{"cache", "list"}, "list"},
+             {{"cache", "show"}, "KEY"},
+             {{"cache", "show", "0123"}, "0123"},
+             {{"explain"}, "--shapes"},
+             {with_shape({"explain", "--shapes", list}), "--shapes"},
+             {{"explain", "--num-q-hed", "3"}, "--num-q-hed"},
+             {with_shape({"explain"}, {"--kv-dtype", "fp7"}), "fp7"},
+             {with_shape({"explain"}, {"--page-size", "48"}), "page_size is 48"},
+             {with_shape({"explain"}, {"--page-size", "big"}), "big"},
+             {with_shape({"explain"}, {"--batch", "-1"}), "--batch"},
+             {with_shape({"explain"}, {"--arch", "sm_70"}), "sm_70"},
+             {{"explain", "--q-dtype", "bf16", "--num-q-heads", "30", "--num-kv-heads", "8", "--head-dim", "64"},
+              "num_q_heads is 30"},
+             {with_shape({"run"}, {"--batch", "0"}), "--batch"},
+             {{"doctor", "--jsn"}, "--jsn"},
+         }) {
+        ProcessResult const result = shell.run(row.arguments);
+        INFO(result.out << result.err);
+        CHECK(result.code == 2);
+        CHECK(contains(result.err, row.named));
+        CHECK(result.out.empty());
+    }
+    shell.set("XQAJIT_DIVISION", "fair");
+    ProcessResult const setting = shell.run({"doctor"});
+    CHECK(setting.code == 2);
+    CHECK(contains(setting.err, "XQAJIT_DIVISION is 'fair'"));
+}
+
+TEST_CASE("prewarm, then the listing, show, verify, stats and path agree", "[cli]") {
+    Shell shell;
+    std::string const list = shell.write("list.json", kList);
+    ProcessResult const text = shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a,sm_80"});
+    INFO(text.err);
+    CHECK(text.code == 0);
+    CHECK(contains(text.out, "3 entries, 4 kernels: 4 compiled, 0 hits, 0 failed"));
+    CHECK(std::count(text.err.begin(), text.err.end(), '\n') == 4);  // a line a kernel: no terminal here
+    CHECK(contains(text.err, "[4/4] "));
+
+    json const again = shell.document({"prewarm", "--shapes", list, "--arch", "sm_90a,sm_80", "--jobs", "2"});
+    CHECK(again["summary"]["hits"] == 4);
+    json const listing = shell.document({"cache", "ls"});
+    CHECK(listing["entries"].size() == 4);
+    json const stats = shell.document({"cache", "stats"});
+    CHECK(stats["groups"].size() == 2);
+    CHECK(stats["summary"]["entries"] == 4);
+    CHECK(stats["summary"]["bytes"] == listing["summary"]["bytes"]);
+    CHECK(shell.document({"cache", "verify"})["summary"]["ok"] == 4);
+    std::string const key = listing["entries"][0]["key"];
+    CHECK(shell.document({"cache", "show", key.substr(0, 12)})["key"] == key);
+    CHECK(shell.document({"cache", "path"})["path"] == shell.folder() + "/cache");
+    CHECK(shell.run({"cache", "path"}).out == shell.folder() + "/cache\n");
+    for (char const* verb : {"ls", "stats"}) {
+        ProcessResult const readable = shell.run({"cache", verb});
+        CHECK(readable.code == 0);
+        CHECK(contains(readable.out, "mmha"));
+        CHECK(contains(readable.out, "sm_80"));
+        CHECK(contains(readable.out, "4 entries"));
+    }
+
+    std::ofstream(listing["entries"][0]["path"].get<std::string>(), std::ios::app) << "x";
+    CHECK(shell.document({"cache", "verify"}, 1)["summary"]["failed"] == 1);
+    CHECK(contains(shell.run({"cache", "verify"}).out, listing["entries"][0]["path"].get<std::string>()));
+    CHECK(shell.document({"cache", "stats"})["summary"]["corrupt"] == 1);
+}
+
+TEST_CASE("the flag --cache-dir wins over the setting", "[cli][J12]") {
+    Shell shell;
+    std::string const list = shell.write("list.json", kList);
+    std::string const other = shell.folder() + "/other";
+    CHECK(shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a", "--cache-dir", other}).code == 0);
+    CHECK(shell.document({"cache", "ls", "--cache-dir", other})["entries"].size() == 2);
+    CHECK(shell.document({"cache", "ls"})["entries"].empty());
+}
+
+TEST_CASE("prewarm names the kernel that failed, and exits with 1", "[cli]") {
+    Shell shell;
+    shell.set("FAKE_NVRTC_ONLY", "-DXQAJIT_HEAD_DIM=64");
+    shell.set("FAKE_NVRTC_CRASH", "1");
+    std::string const list = shell.write("list.json", kList);
+    json const report = shell.document({"prewarm", "--shapes", list, "--arch", "sm_90a"}, 1);
+    CHECK(report["summary"]["compiled"] == 1);
+    CHECK(report["summary"]["failed"] == 1);
+    ProcessResult const text = shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a"});
+    CHECK(text.code == 1);
+    CHECK(contains(text.err, "SIGSEGV"));
+    CHECK(contains(text.out, "0 compiled, 1 hits, 1 failed"));
+}
+
+TEST_CASE("explain: one shape, a list, and one that nobody serves", "[cli]") {
+    Shell shell;
+    json const one = shell.document(
+        with_shape({"explain", "--arch", "sm_86", "--batch", "3", "--seq-len", "777"}, {"--sinks", "--softcap", "30"}));
+    CHECK(one["schema"] == "xqajit.explain/1");
+    CHECK(one["arch"]["target"] == "sm_86");
+    CHECK(one["launch"]["batch"] == 3);
+    CHECK(one["launch"]["seq_len"] == 777);
+    CHECK(one["spec"]["has_sinks"] == true);
+    CHECK(one["params"]["softcap"] == 30);
+    CHECK(shell.document(with_shape({"explain"}))["arch"]["target"] == "sm_90a");  // the GPU's
+
+    json const list = shell.document({"explain", "--shapes", shell.write("list.json", kList), "--arch", "sm_90a"});
+    CHECK(list["shapes"].size() == 3);
+    CHECK(list["shapes"][0]["name"] == "a");
+
+    ProcessResult const text = shell.run(with_shape({"explain", "--arch", "sm_90a"}));
+    CHECK(text.code == 0);
+    for (char const* part : {"mmha", "macros", "XQAJIT_HEAD_DIM=128", "workspace", "gmma.not_built"})
+        CHECK(contains(text.out, part));
+
+    ProcessResult const refused = shell.run(with_shape({"explain", "--arch", "sm_90a"}, {"--cross-attention"}));
+    CHECK(refused.code == 1);
+    CHECK(contains(refused.out, "common.cross_attention"));
+}
+
+TEST_CASE("the models' list is explained without a compiler or a GPU", "[cli][J14]") {
+    Shell shell;
+    shell.set("XQAJIT_NVRTC_PATH", "/nowhere");
+    shell.set("FAKE_CUDA_DEVICES", "");
+    json const list = shell.document({"explain", "--shapes", MODELS, "--arch", "sm_90a"});
+    CHECK(list["shapes"].size() > 50);
+    for (json const& shape : list["shapes"]) {
+        CHECK_FALSE(shape.contains("error"));
+        CHECK(shape["key"]["compiler"].is_null());
+    }
+    CHECK(shell.run({"doctor"}).code == 0);
+    CHECK(shell.run({"cache", "ls"}).code == 0);
+    CHECK(shell.run(with_shape({"explain"})).code == 3);  // no arch is named, and none is here
+    ProcessResult const prewarm = shell.run({"prewarm", "--shapes", shell.write("list.json", kList), "--arch", "sm_90a"});
+    CHECK(prewarm.code == 3);
+    CHECK(contains(prewarm.err, "/nowhere"));
+}
+
+TEST_CASE("run without a GPU exits with 3 and the reason", "[cli]") {
+    Shell shell;
+    shell.set("FAKE_CUDA_DEVICES", "");
+    ProcessResult const result = shell.run(with_shape({"run"}));
+    CHECK(result.code == 3);
+    CHECK_FALSE(result.err.empty());
+    CHECK(result.out.empty());
+}
+
+TEST_CASE("doctor and capabilities print what the documents say", "[cli]") {
+    Shell shell;
+    json const doctor = shell.document({"doctor"});
+    std::string const text = shell.run({"doctor"}).out;
+    for (json const& setting : doctor["settings"]) CHECK(contains(text, setting["name"].get<std::string>()));
+    CHECK(contains(text, "sm_90a"));
+    CHECK(contains(text, FAKE_NVRTC));
+    json const capabilities = shell.document({"capabilities", "--arch", "sm_90a"});
+    CHECK(capabilities["families"].size() == 4);
+    CHECK(contains(shell.run({"capabilities"}).out, "not built"));
+}
+
+}  // namespace xqajit

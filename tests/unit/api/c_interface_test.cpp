@@ -1,0 +1,211 @@
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "catch.h"
+#include "driver/device_memory.h"
+#include "xqajit/xqajit.h"
+
+namespace {
+
+struct Handle {
+    Handle() { REQUIRE(xqajit_create(nullptr, &service) == XQAJIT_OK); }
+    ~Handle() { xqajit_destroy(service); }
+    xqajit_service* service = nullptr;
+};
+
+xqajit_params plain_params() {
+    xqajit_params params = XQAJIT_PARAMS_INIT;
+    params.q_dtype = XQAJIT_DTYPE_BF16;
+    params.num_q_heads = 32;
+    params.num_kv_heads = 8;
+    params.head_dim = 128;
+    params.page_size = 64;
+    return params;
+}
+
+bool last_error_has(std::string const& part) { return std::string(xqajit_last_error()).find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("versions and status names", "[api]") {
+    CHECK(std::string(xqajit_version()) == "0.1.0");
+    for (int status = XQAJIT_OK; status <= XQAJIT_INTERNAL; ++status)
+        CHECK(std::strlen(xqajit_status_name(static_cast<xqajit_status>(status))) > 1);
+    CHECK(xqajit_status_name(static_cast<xqajit_status>(99)) != nullptr);
+    xqajit_free(nullptr);
+    xqajit_destroy(nullptr);
+}
+
+TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
+    Handle const handle;
+    xqajit_service* const s = handle.service;
+    xqajit_params params = plain_params();
+    xqajit_run_args args = XQAJIT_RUN_ARGS_INIT;
+    std::uint64_t bytes = 0;
+    char* text = nullptr;
+    struct Row {
+        char const* named;
+        xqajit_status status;
+    };
+    auto const refused = [&](char const* named, xqajit_status status) {
+        INFO(named);
+        CHECK(status == XQAJIT_INVALID_ARGUMENT);
+        CHECK(last_error_has(std::string(named) + " is null"));
+    };
+    refused("service", xqajit_create(nullptr, nullptr));
+    refused("service", xqajit_prepare(nullptr, &params));
+    refused("params", xqajit_prepare(s, nullptr));
+    refused("service", xqajit_workspace_size(nullptr, &params, 1, 1, &bytes));
+    refused("params", xqajit_workspace_size(s, nullptr, 1, 1, &bytes));
+    refused("bytes", xqajit_workspace_size(s, &params, 1, 1, nullptr));
+    refused("service", xqajit_workspace_init(nullptr, &bytes, 1, nullptr));
+    refused("workspace", xqajit_workspace_init(s, nullptr, 1, nullptr));
+    refused("service", xqajit_workspace_release(nullptr, &bytes));
+    refused("service", xqajit_run(nullptr, &params, &args, nullptr));
+    refused("params", xqajit_run(s, nullptr, &args, nullptr));
+    refused("args", xqajit_run(s, &params, nullptr, nullptr));
+    refused("service", xqajit_supports(nullptr, &params, "sm_90a"));
+    refused("params", xqajit_supports(s, nullptr, "sm_90a"));
+    refused("service", xqajit_capabilities(nullptr, "sm_90a", &text));
+    refused("json", xqajit_capabilities(s, "sm_90a", nullptr));
+    refused("service", xqajit_explain(nullptr, &params, "sm_90a", 1, 1, &text));
+    refused("params", xqajit_explain(s, nullptr, "sm_90a", 1, 1, &text));
+    refused("json", xqajit_explain(s, &params, "sm_90a", 1, 1, nullptr));
+    refused("service", xqajit_prewarm(nullptr, "{}", nullptr, &text));
+    refused("shapes", xqajit_prewarm(s, nullptr, nullptr, &text));
+    refused("service", xqajit_parse_shapes(nullptr, "{}", &text));
+    refused("shapes", xqajit_parse_shapes(s, nullptr, &text));
+    refused("json", xqajit_parse_shapes(s, "{}", nullptr));
+    refused("json", xqajit_params_from_json(nullptr, &params));
+    refused("params", xqajit_params_from_json("{}", nullptr));
+    refused("service", xqajit_cache_list(nullptr, &text));
+    refused("json", xqajit_cache_list(s, nullptr));
+    refused("service", xqajit_cache_show(nullptr, "a", &text));
+    refused("key_prefix", xqajit_cache_show(s, nullptr, &text));
+    refused("json", xqajit_cache_show(s, "a", nullptr));
+    refused("service", xqajit_cache_verify(nullptr, &text));
+    refused("json", xqajit_cache_verify(s, nullptr));
+    refused("service", xqajit_cache_path(nullptr, &text));
+    refused("json", xqajit_cache_path(s, nullptr));
+    refused("service", xqajit_doctor(nullptr, &text));
+    refused("json", xqajit_doctor(s, nullptr));
+    refused("service", xqajit_get_stats(nullptr, nullptr));
+    refused("stats", xqajit_get_stats(s, nullptr));
+    CHECK(text == nullptr);
+}
+
+TEST_CASE("struct_size is judged, and an older caller's shorter struct works", "[api]") {
+    Handle const handle;
+    xqajit_params params = plain_params();
+    params.struct_size = 0;
+    CHECK(xqajit_supports(handle.service, &params, "sm_90a") == XQAJIT_INVALID_ARGUMENT);
+    CHECK(last_error_has("struct_size is 0"));
+    params.struct_size = sizeof params;
+    CHECK(xqajit_supports(handle.service, &params, "sm_90a") == XQAJIT_OK);
+    params.struct_size = offsetof(xqajit_params, position);
+    params.position = 99;  // past what the caller says it has
+    CHECK(xqajit_supports(handle.service, &params, "sm_90a") == XQAJIT_OK);
+
+    struct {
+        xqajit_stats stats = XQAJIT_STATS_INIT;
+        std::uint64_t behind = 0x5a5a5a5a5a5a5a5au;
+    } guarded;
+    guarded.stats.struct_size = offsetof(xqajit_stats, launches);
+    guarded.stats.launches = 77;
+    REQUIRE(xqajit_get_stats(handle.service, &guarded.stats) == XQAJIT_OK);
+    CHECK(guarded.stats.struct_size == offsetof(xqajit_stats, launches));
+    CHECK(guarded.stats.launches == 77);
+    CHECK(guarded.behind == 0x5a5a5a5a5a5a5a5au);
+    guarded.stats.struct_size = 3;
+    CHECK(xqajit_get_stats(handle.service, &guarded.stats) == XQAJIT_INVALID_ARGUMENT);
+
+    xqajit_params from_json = XQAJIT_PARAMS_INIT;
+    from_json.struct_size = 1;
+    CHECK(xqajit_params_from_json(R"({"q_dtype": "bf16", "num_q_heads": 8, "num_kv_heads": 1, "head_dim": 64})", &from_json) ==
+          XQAJIT_INVALID_ARGUMENT);
+
+    xqajit_prewarm_options options = XQAJIT_PREWARM_OPTIONS_INIT;
+    options.struct_size = 5000;
+    CHECK(xqajit_prewarm(handle.service, "{}", &options, nullptr) == XQAJIT_INVALID_ARGUMENT);
+}
+
+TEST_CASE("the last error is the thread's own, and outlives a success", "[api]") {
+    Handle const handle;
+    xqajit_params params = plain_params();
+    params.head_dim = 72;
+    REQUIRE(xqajit_supports(handle.service, &params, "sm_90a") == XQAJIT_INVALID_ARGUMENT);
+    CHECK(last_error_has("head_dim is 72"));
+    std::thread([] { CHECK(std::string(xqajit_last_error()).empty()); }).join();
+    params.head_dim = 64;
+    REQUIRE(xqajit_supports(handle.service, &params, "sm_90a") == XQAJIT_OK);
+    CHECK(last_error_has("head_dim is 72"));
+}
+
+TEST_CASE("shapes come from JSON as from code", "[api]") {
+    Handle const handle;
+    xqajit_params params = XQAJIT_PARAMS_INIT;
+    REQUIRE(xqajit_params_from_json(
+                R"({"q_dtype": "fp16", "kv_dtype": "int8", "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 80})", &params) ==
+            XQAJIT_OK);
+    CHECK(params.kv_dtype == XQAJIT_DTYPE_INT8);
+    CHECK(params.head_dim == 80);
+    CHECK(xqajit_params_from_json(R"({"q_dtyp": "fp16"})", &params) == XQAJIT_INVALID_ARGUMENT);
+    CHECK(last_error_has("q_dtyp"));
+    CHECK(last_error_has("q_dtype"));
+
+    char* text = nullptr;
+    REQUIRE(
+        xqajit_parse_shapes(
+            handle.service,
+            R"({"version": 1, "shapes": [{"name": "n", "q_dtype": "bf16", "num_q_heads": [8, 16], "num_kv_heads": 8, "head_dim": 64}]})",
+            &text) == XQAJIT_OK);
+    std::string const list = text;
+    xqajit_free(text);
+    CHECK(list.find("xqajit.shapes/1") != std::string::npos);
+    CHECK(list.find("\"num_q_heads\": 16") != std::string::npos);
+}
+
+TEST_CASE("a bad list is refused whatever is wrong with it", "[api]") {
+    Handle const handle;
+    std::string const deep = std::string(100, '[') + std::string(100, ']');
+    for (std::string const& list :
+         {std::string(), std::string("{"), std::string("[]"), std::string("null"), deep,
+          std::string(R"({"version": 1, "shapes": []})"), std::string(R"({"version": 2, "shapes": [{}]})")}) {
+        INFO(list);
+        char* report = nullptr;
+        CHECK(xqajit_prewarm(handle.service, list.c_str(), nullptr, &report) == XQAJIT_INVALID_ARGUMENT);
+        CHECK(report == nullptr);
+    }
+}
+
+TEST_CASE("prepare, size, init, run and release through the C interface", "[api]") {
+    auto const context = xqajit::driver::GpuContext::open(0);
+    REQUIRE(context.ok());
+    Handle const handle;
+    xqajit_params const params = plain_params();
+    REQUIRE(xqajit_prepare(handle.service, &params) == XQAJIT_OK);
+    std::uint64_t bytes = 0;
+    REQUIRE(xqajit_workspace_size(handle.service, &params, 2, 4096, &bytes) == XQAJIT_OK);
+    REQUIRE(bytes > 0);
+    auto const memory = xqajit::driver::DeviceBuffer::allocate(bytes);
+    auto const data = xqajit::driver::DeviceBuffer::allocate(1 << 16);
+    REQUIRE(memory.ok());
+    REQUIRE(xqajit_workspace_init(handle.service, memory->as(), bytes, nullptr) == XQAJIT_OK);
+    xqajit_run_args args = XQAJIT_RUN_ARGS_INIT;
+    args.batch = 2;
+    args.max_pages = 64;
+    args.q = args.k = args.v = args.out = data->as();
+    args.page_table = args.seq_lens = data->as<std::int32_t>();
+    args.workspace = memory->as();
+    args.workspace_size = bytes;
+    CHECK(xqajit_run(handle.service, &params, &args, nullptr) == XQAJIT_OK);
+    args.workspace_size = bytes - 1;
+    CHECK(xqajit_run(handle.service, &params, &args, nullptr) == XQAJIT_INVALID_ARGUMENT);
+    CHECK(last_error_has("workspace_size is " + std::to_string(bytes - 1)));
+    xqajit_stats stats = XQAJIT_STATS_INIT;
+    REQUIRE(xqajit_get_stats(handle.service, &stats) == XQAJIT_OK);
+    CHECK(stats.launches == 1);
+    CHECK(stats.compiles + stats.disk_hits == 1);
+    CHECK(xqajit_workspace_release(handle.service, memory->as()) == XQAJIT_OK);
+}
