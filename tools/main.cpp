@@ -20,7 +20,7 @@ void add_common(CLI::App& command, Common& options) {
 class Command {
 public:
     Command() {
-        app_.require_subcommand(1);
+        app_.require_subcommand(0, 1); // run() asks for one: the parser would ask before it names a misspelt one
         app_.set_version_flag("--version", std::string(xqajit_version()));
         app_.footer("Exit codes: 0 done, 1 something failed, 2 usage, 3 not possible on this machine.");
         add_prewarm();
@@ -40,6 +40,10 @@ public:
             bool const is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
             app_.exit(error);
             return is_help ? kDone : kUsage;
+        }
+        if (!action_) {
+            print_error("a subcommand is required: --help lists them");
+            return kUsage;
         }
         try {
             return action_();
@@ -63,7 +67,7 @@ private:
 
     void add_cache() {
         CLI::App* command = app_.add_subcommand("cache", "What is on disk");
-        command->require_subcommand(1);
+        command->require_subcommand(0, 1);
         struct Verb {
             char const* name;
             char const* help;
