@@ -59,6 +59,12 @@ std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_hea
     return at_least_1(std::min(by_sms, ceil_div(len, 64)));
 }
 
+std::uint32_t mmha_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count) {
+    // One wave of the four blocks an SM that mmha's registers allow: a second, partial wave would cost more than it balances
+    // (kernel_src/mmha/README.md has the measurement).
+    return at_least_1(4 * std::uint64_t{sm_count} / product(batch, num_kv_heads));
+}
+
 std::uint32_t hmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count) {
     std::uint64_t const by_sms = std::max<std::uint64_t>(1, sm_count / product(batch, num_kv_heads));
     return at_least_1(std::min(by_sms, ceil_div(len, 256)));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -51,7 +52,8 @@ std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
     std::uint64_t const requests = std::min<std::uint64_t>(std::uint64_t{bounds.batch} * spec.beam_width, UINT32_MAX);
     std::uint32_t const count = static_cast<std::uint32_t>(requests);
     if (spec.mla) return mla_sub_seqs(count, bounds.max_len, bounds.sm_count);
-    return decode_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq);
+    return std::min(decode_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
+                    mmha_kernel_sub_seqs(count, bounds.num_kv_heads, bounds.sm_count));
 }
 
 }  // namespace

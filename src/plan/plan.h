@@ -56,6 +56,7 @@ std::uint64_t workspace_for(std::uint64_t units, std::uint64_t partial_bytes);
 std::uint32_t decode_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t sm_count,
                               std::uint32_t max_sub_seq);
 std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);
+std::uint32_t mmha_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count);
 std::uint32_t hmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);
 // Not monotone: it shifts by the length.
 std::uint32_t spec_gmma_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t q_len,

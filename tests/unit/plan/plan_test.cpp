@@ -95,9 +95,10 @@ TEST_CASE("static division follows the reference's formula, each beam a request"
         bounds.division = XQAJIT_DIVISION_STATIC;
         bounds.nb_sub_seq = 0;
         std::uint32_t const requests = bounds.batch * spec.beam_width;
-        std::uint32_t const n = spec.mla
-                                    ? mla_sub_seqs(requests, bounds.max_len, bounds.sm_count)
-                                    : decode_sub_seqs(requests, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq);
+        std::uint32_t const n =
+            spec.mla ? mla_sub_seqs(requests, bounds.max_len, bounds.sm_count)
+                     : std::min(decode_sub_seqs(requests, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
+                                mmha_kernel_sub_seqs(requests, bounds.num_kv_heads, bounds.sm_count));
         LaunchPlan const plan = planned(spec, bounds);
         CHECK(plan.nb_sub_seq == n);
         CHECK(plan.tokens_per_sub_seq == 0);
