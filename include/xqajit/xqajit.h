@@ -249,8 +249,8 @@ XQAJIT_API xqajit_status xqajit_workspace_release(xqajit_service* service, void*
 XQAJIT_API xqajit_status xqajit_run(xqajit_service* service, xqajit_params const* params, xqajit_run_args const* args,
                                     xqajit_stream stream);
 
-/* OK if some family admits the shape on arch ("sm_90a"; null: XQAJIT_ARCH, else the current context's), UNSUPPORTED with the
- * rules otherwise. Needs no GPU when arch is given. */
+/* OK if some family admits the shape on arch ("sm_90a"; null: XQAJIT_ARCH, else the current context's, else GPU 0's), UNSUPPORTED with
+ * the rules otherwise. Needs no GPU when arch is given. */
 XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, xqajit_params const* params, char const* arch);
 
 /* Documents in JSON, each with a "schema" member. None needs a GPU when arch is given. */

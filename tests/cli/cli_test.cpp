@@ -266,6 +266,28 @@ TEST_CASE("run without a GPU exits with 3 and the reason", "[cli]") {
     CHECK(result.out.empty());
 }
 
+TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]") {
+    Shell shell;
+    std::vector<std::string> const small = {"--batch", "2", "--seq-len", "100", "--iterations", "10", "--page-size", "16"};
+    json const timed = shell.document(with_shape({"run"}, small));
+    CHECK(timed["schema"] == "xqajit.run/1");
+    CHECK(timed["batch"] == 2);
+    CHECK(timed["kv_bytes"] == 2 * 100 * 8 * (128 + 128) * 2);
+    for (char const* field : {"us", "gb_per_s", "copy_gb_per_s", "percent_of_copy", "gpu"}) CHECK(timed.contains(field));
+    CHECK_FALSE(timed.contains("check"));
+
+    // The fake driver computes nothing, so a check that passed would be no check.
+    std::vector<std::string> checked = with_shape({"run", "--check"}, small);
+    json const wrong = shell.document(checked, 1);
+    CHECK(wrong["check"]["ok"] == false);
+    CHECK(wrong["check"]["all_blocks"] == 2 * 8);
+    ProcessResult const text = shell.run(checked);
+    CHECK(text.code == 1);
+    CHECK(contains(text.out, "check FAILED"));
+    CHECK(contains(text.err, "differs from the reference"));
+    CHECK(shell.run(with_shape({"run"}, {"--cross-attention"})).code == 1);
+}
+
 TEST_CASE("doctor and capabilities print what the documents say", "[cli]") {
     Shell shell;
     json const doctor = shell.document({"doctor"});
