@@ -64,7 +64,7 @@ GuardedBuffer const* DeviceProblem::find(char const* name) const {
 }
 
 Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options) {
-    DeviceProblem p;
+    DeviceProblem p(gpu);
     p.params = c.params;
     p.out_bytes_ = bytes_of(c.params.out_dtype);
     p.vectors_ = vector_count(c);
@@ -155,11 +155,16 @@ Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const&
     XQAJIT_RETURN_IF_ERROR(api(xqajit_workspace_size(gpu.service(), &p.params, c.batch, p.max_len, &bytes)));
     Result<GuardedBuffer> workspace = GuardedBuffer::create(bytes);
     if (!workspace.ok()) return workspace.status();
-    p.workspace_.emplace(std::move(*workspace));
+    p.workspace_ = std::make_unique<GuardedBuffer>(std::move(*workspace));
     XQAJIT_RETURN_IF_ERROR(p.workspace_->fill(options.workspace_fill));
     a.workspace = p.workspace_->data();
     a.workspace_size = bytes;
     return p;
+}
+
+DeviceProblem::~DeviceProblem() {
+    // One that was never initialised is unknown to the service: that is no failure.
+    if (workspace_ != nullptr && workspace_->data() != nullptr) xqajit_workspace_release(gpu_->service(), workspace_->data());
 }
 
 Status DeviceProblem::prepare(Gpu const& gpu) {

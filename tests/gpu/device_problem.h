@@ -1,7 +1,7 @@
 // A launch on the GPU, through the public interface, with everything around it watched.
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "gpu/gpu.h"
 #include "reference/compare.h"
@@ -32,6 +32,8 @@ class DeviceProblem {
 public:
     // Copies every array to the device, each between red zones and of exactly the size the launch may read.
     static Result<DeviceProblem> upload(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options = {});
+    DeviceProblem(DeviceProblem&&) = default;
+    ~DeviceProblem(); // the service forgets the workspace before its memory goes
 
     xqajit_params params{};
     xqajit_run_args args{};  // for tests to change
@@ -55,6 +57,7 @@ public:
     GuardedBuffer const& workspace() const { return *workspace_; }
 
 private:
+    explicit DeviceProblem(Gpu const& gpu) : gpu_(&gpu) {}
     struct Named {
         char const* name;
         GuardedBuffer buffer;
@@ -63,10 +66,11 @@ private:
     Result<std::uint8_t*> add_pool(char const* name, ReferenceCase const& c, KvView const& view, Placement const& placement);
     GuardedBuffer const* find(char const* name) const;
 
+    Gpu const* gpu_;
     std::uint32_t out_bytes_ = 2;
     std::int64_t vectors_ = 0;  // output rows x beam
     std::vector<Named> buffers_;
-    std::optional<GuardedBuffer> workspace_;
+    std::unique_ptr<GuardedBuffer> workspace_; // null: moved from
 };
 
 // What a check found; text names the launch's failure, "" if none.

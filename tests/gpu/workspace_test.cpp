@@ -77,6 +77,7 @@ TEST_CASE("a workspace serves launches of any shapes in any order", "[gpu][C15]"
         }
     }
     require_ok(shared->check_zones("shared workspace"));
+    require_ok(api(xqajit_workspace_release(gpu().service(), shared->data())));
 }
 
 TEST_CASE("no buffer needs preparing but the workspace, and that is checked", "[gpu][A05]") {
