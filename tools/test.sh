@@ -29,7 +29,7 @@ stage() {
     if "$@" >"$logs/$name.log" 2>&1 </dev/null; then
         step "$name: ok, $((SECONDS - begin)) s"
     else
-        tail -n 60 "$logs/$name.log"
+        grep -m 8 -A 12 -E '^FAILED:|error|SUMMARY' "$logs/$name.log" || tail -n 60 "$logs/$name.log"
         step "$name: FAILED, $((SECONDS - begin)) s; the whole log is $logs/$name.log"
         count_failure "$name"
         return 1
@@ -64,7 +64,8 @@ skip() {
     step "$1: skipped, $2"
 }
 
-build() { setup_configure "$1" && cmake --build --preset "$1" --parallel "$jobs" --target "${@:2}"; }
+# Builds what it can (-k 0): a file that does not compile fails the stage, and the tests of the others run all the same.
+build() { setup_configure "$1" && cmake --build --preset "$1" --parallel "$jobs" --target "${@:2}" -- -k 0; }
 
 formatted() {
     git ls-files -z '*.h' '*.hpp' '*.c' '*.cpp' | xargs -0 "$clang_format" --dry-run -Werror
@@ -91,24 +92,21 @@ if is_there "$clang_format"; then check format formatted; else skip format "no $
 # Optimised, as users build it: the command line and the installation; with a GPU, the kernels.
 release=(xqajit xqajit_cli xqajit_worker tests/cli/all)
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all tests/vectors/all); fi
-if stage build-release build release "${release[@]}"; then
-    suite release-cli build/tests/cli
-    suite release-install build/tests/consumer
-    if [[ ${release[*]} == *gpu* ]]; then
-        suite release-gpu build/tests/gpu
-        suite release-vectors build/tests/vectors
-    fi
+stage build-release build release "${release[@]}"
+suite release-cli build/tests/cli
+suite release-install build/tests/consumer
+if [[ ${release[*]} == *gpu* ]]; then
+    suite release-gpu build/tests/gpu
+    suite release-vectors build/tests/vectors
 fi
 # Every suite under AddressSanitizer and UndefinedBehaviorSanitizer.
-if stage build-asan build asan all; then
-    suite asan build/asan
-    suite compile-oldest-nvrtc build/asan/tests/compile XQAJIT_NVRTC_PATH="$old_nvrtc"
-fi
+stage build-asan build asan all
+suite asan build/asan
+suite compile-oldest-nvrtc build/asan/tests/compile XQAJIT_NVRTC_PATH="$old_nvrtc"
 # What threads share, under ThreadSanitizer.
-if stage build-tsan build tsan tests/unit/cache/all tests/unit/service/all; then
-    suite tsan-cache build/tsan/tests/unit/cache
-    suite tsan-service build/tsan/tests/unit/service
-fi
+stage build-tsan build tsan tests/unit/cache/all tests/unit/service/all
+suite tsan-cache build/tsan/tests/unit/cache
+suite tsan-service build/tsan/tests/unit/service
 if is_there clang++ && is_there "$fuzzer_runtime"; then
     stage build-fuzz build fuzz tests/fuzz/all && run_fuzzers
 else
