@@ -10,8 +10,9 @@ namespace xqajit::testing {
 struct Bounds {
     double rel_l2 = 0;     // ||out - ref|| / ||ref|| over a (request, kv head)
     double max_ratio = 0;  // max |out - ref| / max |ref| over a (request, kv head)
-    double lse_abs = 0;    // |lse - ref| <= lse_abs + lse_rel * |ref|
+    double lse_abs = 0;    // |lse - ref| <= lse_abs + lse_rel * |ref| + lse_magnitude * magnitude of the scores
     double lse_rel = 0;
+    double lse_magnitude = 0;
 };
 
 // 16-bit arithmetic: 4e-3 (bf16) and 1e-3 (fp16) in the norm, twice that for the worst element.

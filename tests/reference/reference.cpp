@@ -52,13 +52,20 @@ void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
     double const scale = static_cast<double>(p.qk_scale) * c.k_scale;
     double maximum[kHeadsPerTask];
     std::fill_n(maximum, kHeadsPerTask, -std::numeric_limits<double>::infinity());
+    double magnitude[kHeadsPerTask] = {};
     for (std::size_t n = 0; n < tokens.size(); ++n) {
         decode_row(kv_table, *c.k.pool, kv_bytes, kv_row(c, false, request, task.beam, tokens[n], result.block.kv_head), dim,
                    row.data());
         double sum[kHeadsPerTask] = {};
+        double absolute[kHeadsPerTask] = {};
         for (std::uint32_t d = 0; d < dim; ++d)
-            for (std::uint32_t h = 0; h < kHeadsPerTask; ++h) sum[h] += row[d] * q[d * kHeadsPerTask + h];
+            for (std::uint32_t h = 0; h < kHeadsPerTask; ++h) {
+                double const term = row[d] * q[d * kHeadsPerTask + h];
+                sum[h] += term;
+                absolute[h] += std::fabs(term);
+            }
         for (std::uint32_t h = 0; h < heads; ++h) {
+            magnitude[h] = std::max(magnitude[h], absolute[h] * std::fabs(scale));
             double score = sum[h] * scale;
             if (p.softcap != 0) score = p.softcap * std::tanh(score / p.softcap);
             scores[n * kHeadsPerTask + h] = score;
@@ -93,6 +100,7 @@ void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
         bool const seen = !tokens.empty();
         for (std::uint32_t d = 0; d < dim_v; ++d)
             result.out[index * dim_v + d] = seen ? c.v_scale * out[std::size_t{h} * dim_v + d] / denominator[h] : 0;
+        result.magnitude[index] = magnitude[h];
         result.lse[index] = denominator[h] > 0 ? maximum[h] + std::log(denominator[h]) : -std::numeric_limits<double>::infinity();
     }
 }
@@ -170,7 +178,8 @@ std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Blo
     for (std::size_t n = 0; n < blocks.size(); ++n) {
         std::int64_t const rows = c.rows_of(blocks[n].request);
         std::size_t const vectors = static_cast<std::size_t>(rows) * c.params.beam_width * c.group();
-        results[n] = {blocks[n], std::vector<double>(vectors * c.params.head_dim_v), std::vector<double>(vectors)};
+        results[n] = {blocks[n], std::vector<double>(vectors * c.params.head_dim_v), std::vector<double>(vectors),
+                      std::vector<double>(vectors)};
         for (std::int64_t row = 0; row < rows; ++row)
             for (std::uint32_t w = 0; w < c.params.beam_width; ++w)
                 for (std::uint32_t h = 0; h < c.group(); h += kHeadsPerTask) tasks.push_back({n, row, w, h});

@@ -77,6 +77,8 @@ struct BlockResult {
     Block block;
     std::vector<double> out;  // [rows, beam, group, head_dim_v], before the scale of an fp8 output
     std::vector<double> lse;  // [rows, beam, group]
+    // [rows, beam, group]: the largest sum of |q_d * k_d| (scaled) over the visible tokens: what float32 rounding is relative to.
+    std::vector<double> magnitude;
 };
 
 std::vector<Block> all_blocks(ReferenceCase const& c);
