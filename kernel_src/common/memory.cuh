@@ -9,10 +9,10 @@ struct alignas(16) Vec16 {  // 16 bytes: 8 elements of 16 bits or 16 of 8 bits
     u32 word[4];
 };
 
-// Streamed once: no L1 line is kept, and L2 fetches the neighbouring sectors of the row (PTX ISA: ld.global.nc).
+// Streamed once: no L1 line is kept (PTX ISA: ld.global.nc).
 inline Vec16 load_streaming(u8 const* address) {
     Vec16 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                  : "l"(address));
     return v;
