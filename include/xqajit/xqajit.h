@@ -257,7 +257,8 @@ XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, xqajit_params 
 XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, char const* arch, char** json);
 XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, xqajit_params const* params, char const* arch, uint32_t batch,
                                         uint64_t seq_len, char** json);
-/* shapes: the text of a shape list. report may be null. Fails (COMPILE_FAILED) if any kernel failed; the report names it. */
+/* shapes: the text of a shape list. report may be null. If any kernel failed: COMPILE_FAILED, or UNAVAILABLE where there is no
+ * compiler; the report names it. */
 XQAJIT_API xqajit_status xqajit_prewarm(xqajit_service* service, char const* shapes, xqajit_prewarm_options const* options,
                                         char** report);
 /* The distinct shapes of a list: {"entries": [{"name", "params": {...}}]}. */
