@@ -85,6 +85,13 @@ static_assert(XQAJIT_OFFSET_OF(KernelArgs, qk_scale) == 248);
 
 // clang-format on
 
+// Values of the public enums that reach a kernel as macros or arguments; the host asserts that they agree.
+enum class Type : u32 { kFp16 = 1, kBf16 = 2, kFp8E4m3 = 3, kInt8 = 4 };
+enum class SpecDec : u32 { kNone = 0, kLinear = 1, kTree = 2 };
+
+// Threads of an mmha block: what the host launches and the kernel counts on.
+constexpr u32 kMmhaThreads = 128;
+
 // One partial result: m_tile row maxima (log2 units), m_tile row sums, then m_tile x head_dim_v unnormalised sums of p * v.
 constexpr u32 partial_floats(u32 m_tile, u32 head_dim_v) { return (m_tile * (head_dim_v + 2) + 3) / 4 * 4; }
 

@@ -5,8 +5,6 @@
 
 namespace xqajit::device {
 
-enum class Type : u32 { kFp16 = 1, kBf16 = 2, kFp8E4m3 = 3, kInt8 = 4 };  // xqajit_dtype's values
-
 constexpr u32 type_bytes(Type type) { return type == Type::kFp16 || type == Type::kBf16 ? 2 : 1; }
 
 inline Pair half2_to_floats(u32 word) {

@@ -22,8 +22,11 @@ inline float log2_approx(float x) {  // PTX ISA: lg2.approx
     return y;
 }
 
-// 1 - 2 / (1 + e^2x): within 1e-6, where tanh.approx is off by 5e-4. Saturates to +-1 without NaN.
-inline float tanh_accurate(float x) { return 1.0f - __fdividef(2.0f, 1.0f + exp2_approx(fminf(x * (2.0f * kLog2E), 126.0f))); }
+// 1 - 2 / (1 + e^2x): within 1e-6, where tanh.approx is off by 5e-4. Saturates to +-1; NaN stays NaN, which fminf would drop.
+inline float tanh_accurate(float x) {
+    float const saturating = 1.0f - __fdividef(2.0f, 1.0f + exp2_approx(fminf(x * (2.0f * kLog2E), 126.0f)));
+    return x == x ? saturating : x;
+}
 
 inline float shuffle_xor(float value, u32 lane_mask) { return __shfl_xor_sync(0xffffffffu, value, lane_mask); }
 inline float shuffle(float value, u32 lane) { return __shfl_sync(0xffffffffu, value, lane); }

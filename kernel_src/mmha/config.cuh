@@ -15,13 +15,14 @@
 #if !defined(XQAJIT_SPEC_DEC) || !defined(XQAJIT_IS_MLA) || !defined(XQAJIT_HAS_WINDOW) || !defined(XQAJIT_HAS_SOFTCAP)
 #error "XQAJIT_SPEC_DEC, XQAJIT_IS_MLA, XQAJIT_HAS_WINDOW and XQAJIT_HAS_SOFTCAP must be defined"
 #endif
-#if !defined(XQAJIT_HAS_SINKS) || !defined(XQAJIT_HAS_LSE)
-#error "XQAJIT_HAS_SINKS and XQAJIT_HAS_LSE must be defined"
+#if !defined(XQAJIT_HAS_SINKS) || !defined(XQAJIT_HAS_LSE) || !defined(XQAJIT_NUMERIC) || !defined(XQAJIT_SKIP_SOFTMAX)
+#error "XQAJIT_HAS_SINKS, XQAJIT_HAS_LSE, XQAJIT_NUMERIC and XQAJIT_SKIP_SOFTMAX must be defined"
+#endif
+#if !defined(XQAJIT_INPUT_KV) || !defined(XQAJIT_ROPE_STYLE) || !defined(XQAJIT_ROTARY_DIM)
+#error "XQAJIT_INPUT_KV, XQAJIT_ROPE_STYLE and XQAJIT_ROTARY_DIM must be defined"
 #endif
 
 namespace xqajit::device {
-
-enum class SpecDec : u32 { kNone = 0, kLinear = 1, kTree = 2 };
 
 constexpr u32 power_of_two_at_least(u32 value) {
     u32 power = 1;
@@ -50,8 +51,8 @@ struct Config {
     static constexpr bool kHasLse = XQAJIT_HAS_LSE;
 
     // Derived.
-    static constexpr u32 kWarps = 4;
-    static constexpr u32 kThreads = 32 * kWarps;
+    static constexpr u32 kThreads = kMmhaThreads;
+    static constexpr u32 kWarps = kThreads / 32;
     static constexpr u32 kVecElems = 16 / type_bytes(kKvType);  // KV elements of one 16-byte vector
     static constexpr u32 kVecsK = kHeadDim / kVecElems;         // vectors of one K row
     static constexpr u32 kVecsV = kHeadDimV / kVecElems;
@@ -67,6 +68,9 @@ struct Config {
     // Blocks an SM that the register count must allow. Few lanes a token means many scores a lane.
     static constexpr u32 kMinBlocks = kMTile * kLaneElemsK <= 16 ? (kLanes < 8 ? 3 : 4) : 2;
 
+    static_assert(XQAJIT_NUMERIC == 1, "8-bit KV becomes float: numeric is exact16");
+    static_assert(!XQAJIT_SKIP_SOFTMAX, "mmha reads every visible token");
+    static_assert(!XQAJIT_INPUT_KV && XQAJIT_ROPE_STYLE == 0 && XQAJIT_ROTARY_DIM == 0, "mmha neither appends nor rotates");
     static_assert(kHeadDim % 16 == 0 && kHeadDimV % 16 == 0, "head dims are multiples of 16");
     static_assert(kMla ? kHeadDim == 576 && kHeadDimV == 512 : kHeadDim == kHeadDimV && kHeadDim >= 16 && kHeadDim <= 256,
                   "head_dim is 16..256 and the same for V; MLA is 576 and 512");

@@ -49,7 +49,7 @@ constexpr ParamsRule kRules[] = {
     {"skip_softmax", [](P p) { return flag(p.skip_softmax); }, "are 0, 1"},
     {"sliding_window", [](P p) { return p.sliding_window <= kMaxTokens; }, "are 0..2147483647"},
     {"sliding_window", [](P p) { return p.sliding_window == 0 || p.spec_dec != XQAJIT_SPEC_DEC_TREE; }, "is 0 with spec_dec tree"},
-    {"softcap", [](P p) { return non_negative(p.softcap); }, "are finite values >= 0"},
+    {"softcap", [](P p) { return p.softcap == 0 || (p.softcap > 0 && std::isnormal(p.softcap)); }, "are 0 and finite values >= 1.2e-38"},
     {"qk_scale", [](P p) { return non_negative(p.qk_scale); }, "are finite values >= 0"},
     {"qk_scale", [](P p) { return p.qk_scale > 0; }, "are values > 0 with mla, which has no default"},
     {"skip_softmax_threshold", [](P p) { return non_negative(p.skip_softmax_threshold); }, "are finite values >= 0"},

@@ -59,9 +59,10 @@ std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_hea
     return at_least_1(std::min(by_sms, ceil_div(len, 64)));
 }
 
-std::uint32_t mmha_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count) {
-    // One wave of the four blocks an SM that mmha's registers allow: a second, partial wave would cost more than it balances
-    // (kernel_src/mmha/README.md has the measurement).
+std::uint32_t mmha_wave_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count) {
+    // Four blocks an SM is what the registers of group size 1 allow, the shapes this family is fast for; a second, partial wave costs
+    // more than it balances (kernel_src/mmha/README.md has the measurement). Larger groups have several row blocks besides, which
+    // are left out: they read the same KV, and more sub-sequences measured better than fewer there.
     return at_least_1(4 * std::uint64_t{sm_count} / product(batch, num_kv_heads));
 }
 

@@ -13,8 +13,17 @@ namespace xqajit {
 namespace {
 
 constexpr std::uint64_t kMaxGridX = std::numeric_limits<std::int32_t>::max();
-constexpr std::uint32_t kBlockX = 128;
 constexpr std::uint32_t kMaxQLen = 64;
+
+template <class Enum> constexpr bool same(Enum device_value, int public_value) {
+    return static_cast<std::uint32_t>(device_value) == static_cast<std::uint32_t>(public_value);
+}
+static_assert(same(device::Type::kFp16, XQAJIT_DTYPE_FP16) && same(device::Type::kBf16, XQAJIT_DTYPE_BF16) &&
+              same(device::Type::kFp8E4m3, XQAJIT_DTYPE_FP8_E4M3) && same(device::Type::kInt8, XQAJIT_DTYPE_INT8));
+static_assert(same(device::SpecDec::kNone, XQAJIT_SPEC_DEC_NONE) && same(device::SpecDec::kLinear, XQAJIT_SPEC_DEC_LINEAR) &&
+              same(device::SpecDec::kTree, XQAJIT_SPEC_DEC_TREE));
+static_assert(same(device::Division::kStatic, XQAJIT_DIVISION_STATIC) &&
+              same(device::Division::kInvariant, XQAJIT_DIVISION_INVARIANT));
 
 Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
     if (spec.family != Family::kMmha) {
@@ -53,7 +62,7 @@ std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
     std::uint32_t const count = static_cast<std::uint32_t>(requests);
     if (spec.mla) return mla_sub_seqs(count, bounds.max_len, bounds.sm_count);
     return std::min(decode_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
-                    mmha_kernel_sub_seqs(count, bounds.num_kv_heads, bounds.sm_count));
+                    mmha_wave_sub_seqs(count, bounds.num_kv_heads, bounds.sm_count));
 }
 
 }  // namespace
@@ -66,7 +75,7 @@ std::int32_t resolve_division(Family family, std::int32_t division) {
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
     XQAJIT_RETURN_IF_ERROR(check(spec, bounds));
     LaunchPlan plan;
-    plan.block_x = kBlockX;
+    plan.block_x = device::kMmhaThreads;
     plan.nb_row_blocks = (bounds.q_len * spec.group_size + spec.m_tile - 1) / spec.m_tile;
     if (bounds.division == XQAJIT_DIVISION_INVARIANT) plan.tokens_per_sub_seq = kInvariantTokens;
     if (bounds.batch == 0) return plan;

@@ -51,12 +51,16 @@ std::uint64_t counter_bytes(std::uint64_t workspace_bytes);
 // Least workspace, a multiple of 256, that holds one 4-byte counter a unit in its counters and the partials behind them.
 std::uint64_t workspace_for(std::uint64_t units, std::uint64_t partial_bytes);
 
+// The most sub-sequences that keep mmha's blocks within one wave: the upper bound of its static division. Grows neither with batch
+// nor with num_kv_heads; at least 1.
+std::uint32_t mmha_wave_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count);
+
 // The reference system's multi-block formulas, in integers: where it rounds or floors a float, these give what exact arithmetic gives.
-// All return at least 1, none grows with batch, and none shrinks with the length. A count of 0 is taken as 1.
+// All return at least 1, none grows with batch, and none shrinks with the length. A count of 0 is taken as 1. mmha divides
+// by the first and the last; the others are the bounds of the families they are named after.
 std::uint32_t decode_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t sm_count,
                               std::uint32_t max_sub_seq);
 std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);
-std::uint32_t mmha_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count);
 std::uint32_t hmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);
 // Not monotone: it shifts by the length.
 std::uint32_t spec_gmma_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t q_len,

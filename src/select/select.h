@@ -47,7 +47,7 @@ struct Overrides {
     std::int32_t division = XQAJIT_DIVISION_DEFAULT;
     std::uint32_t nb_sub_seq = 0;
     std::optional<bool> pdl;
-    bool perf_gate = false;  // asked at run time with perf_gate_passes(): it needs a batch and lengths, which select() never sees
+    bool perf_gate = false;  // perf_gate_passes() needs a batch and lengths, which select() never sees
 };
 // Settings left at their default force nothing. INVALID_ARGUMENT names the variable, its value and what is accepted.
 Result<Overrides> overrides_from(Settings const& settings);
@@ -65,8 +65,8 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
 // mla admits MLA shapes alone, gmma refuses linear drafts, and plain MHA is mmha's. nullopt: nobody admits it.
 std::optional<Family> choose(std::span<Admission const> admissions);
 
-// The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference); where it does not, mmha runs.
-// Off by default. A forced kernel is not asked. past_len: tokens of the longest request; multi_block: whether its KV may be divided.
+// The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference). With mmha alone built it has
+// nothing to decide, and explain reports it. past_len: tokens of the longest request; multi_block: whether its KV may be divided.
 bool perf_gate_passes(XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t past_len,
                       bool multi_block);
 

@@ -51,9 +51,9 @@ TEST_CASE("the decode formula gives what is worked out by hand", "[plan]") {
     CHECK(decode_sub_seqs(1, 1, 1 << 30, 10000, kMaxSubSeq) == 6000);  // sqrt(8 * 2^23) = 8192
     CHECK(decode_sub_seqs(1, 1, 1 << 30, 10000, kMaxSubSeqMla) == 500);
     CHECK(decode_sub_seqs(7, 1, 1 << 30, 100000, kMaxSubSeq) == 857);  // 6000 / 7
-    CHECK(mmha_kernel_sub_seqs(4, 32, 132) == 4);                      // 528 blocks over 128 requests' heads
-    CHECK(mmha_kernel_sub_seqs(16, 32, 132) == 1);
-    CHECK(mmha_kernel_sub_seqs(64, 32, 132) == 1);
+    CHECK(mmha_wave_sub_seqs(4, 32, 132) == 4);                        // 528 blocks over 128 requests' heads
+    CHECK(mmha_wave_sub_seqs(16, 32, 132) == 1);
+    CHECK(mmha_wave_sub_seqs(64, 32, 132) == 1);
 }
 
 TEST_CASE("the square root rounds half up, exactly", "[plan]") {
@@ -144,7 +144,7 @@ TEST_CASE("no formula grows with the batch or shrinks with the length", "[plan]"
             decode_sub_seqs(batch, heads, len + 1, sms, kMaxSubSeq) >= decode_sub_seqs(batch, heads, len, sms, kMaxSubSeq) &&
             mla_sub_seqs(batch + 1, len, sms) <= mla_sub_seqs(batch, len, sms) &&
             mla_sub_seqs(batch, len + 1, sms) >= mla_sub_seqs(batch, len, sms) &&
-            mmha_kernel_sub_seqs(batch + 1, heads, sms) <= mmha_kernel_sub_seqs(batch, heads, sms) &&
+            mmha_wave_sub_seqs(batch + 1, heads, sms) <= mmha_wave_sub_seqs(batch, heads, sms) &&
             gmma_kernel_sub_seqs(batch + 1, heads, len, sms) <= gmma_kernel_sub_seqs(batch, heads, len, sms) &&
             gmma_kernel_sub_seqs(batch, heads, len + 1, sms) >= gmma_kernel_sub_seqs(batch, heads, len, sms) &&
             hmma_kernel_sub_seqs(batch + 1, heads, len, sms) <= hmma_kernel_sub_seqs(batch, heads, len, sms) &&
@@ -161,7 +161,7 @@ TEST_CASE("the formulas stand counts of 0 and the largest there are", "[plan]") 
                 for (std::uint32_t const sms : {0u, 132u, most}) {
                     CHECK(decode_sub_seqs(batch, heads, len, sms, kMaxSubSeq) >= 1);
                     CHECK(decode_sub_seqs(batch, heads, len, sms, kMaxSubSeq) <= kMaxSubSeq);
-                    CHECK(mmha_kernel_sub_seqs(batch, heads, sms) >= 1);
+                    CHECK(mmha_wave_sub_seqs(batch, heads, sms) >= 1);
                     CHECK(gmma_kernel_sub_seqs(batch, heads, len, sms) >= 1);
                     CHECK(hmma_kernel_sub_seqs(batch, heads, len, sms) >= 1);
                     CHECK(spec_gmma_sub_seqs(batch, heads, len, most, most, sms) >= 1);

@@ -31,7 +31,7 @@ TEST_CASE("the grid is one axis of request, beam, KV head, row block and sub-seq
             continue;
         }
         std::uint64_t const rows = std::uint64_t{bounds.q_len} * spec.group_size;
-        CHECK(plan->block_x == 128);
+        CHECK(plan->block_x == device::kMmhaThreads);
         CHECK(std::uint64_t{plan->nb_row_blocks} * spec.m_tile >= rows);
         CHECK(std::uint64_t{plan->nb_row_blocks - 1} * spec.m_tile < rows);
         CHECK(plan->units == std::uint64_t{bounds.batch} * spec.beam_width * bounds.num_kv_heads * plan->nb_row_blocks);
@@ -98,7 +98,7 @@ TEST_CASE("static division follows the reference's formula, each beam a request"
         std::uint32_t const n =
             spec.mla ? mla_sub_seqs(requests, bounds.max_len, bounds.sm_count)
                      : std::min(decode_sub_seqs(requests, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
-                                mmha_kernel_sub_seqs(requests, bounds.num_kv_heads, bounds.sm_count));
+                                mmha_wave_sub_seqs(requests, bounds.num_kv_heads, bounds.sm_count));
         LaunchPlan const plan = planned(spec, bounds);
         CHECK(plan.nb_sub_seq == n);
         CHECK(plan.tokens_per_sub_seq == 0);
