@@ -26,12 +26,15 @@
 #define XQAJIT_VERSION_MINOR 1
 #define XQAJIT_VERSION_PATCH 0
 
-/* A zeroed struct that knows its size, for initialisation (in C++ for assignment too), without a warning about the other fields. */
+/* A zeroed struct that knows its size: xqajit_params p = XQAJIT_PARAMS_INIT; without a warning about the other fields. In C it is
+ * an initialiser alone; to assign, write p = (xqajit_params)XQAJIT_PARAMS_INIT. In C++ it is an expression, and p = ... works too. */
 #ifdef __cplusplus
+extern "C++" { /* a template, wherever the header is included: inside extern "C" as well */
 template <class T> inline T xqajit_init() {
     T value = T();
     value.struct_size = sizeof(T);
     return value;
+}
 }
 #define XQAJIT_INIT(type) xqajit_init<type>()
 #else

@@ -16,6 +16,9 @@ int main(int argc, char** argv) {
     int ok;
 
     if (argc != 2) return 2;
+    params.head_dim = 128;
+    params = (xqajit_params)XQAJIT_PARAMS_INIT;
+    if (params.struct_size != sizeof params || params.head_dim != 0) return 1;
     printf("xqajit %s\n", xqajit_version());
     if (xqajit_create(argv[1], &service) != XQAJIT_OK) return failed("xqajit_create");
 
