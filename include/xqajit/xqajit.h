@@ -38,7 +38,9 @@ template <class T> inline T xqajit_init() {
 }
 #define XQAJIT_INIT(type) xqajit_init<type>()
 #else
+/* clang-format off */
 #define XQAJIT_INIT(type) {.struct_size = sizeof(type)}
+/* clang-format on */
 #endif
 
 #ifdef __cplusplus
@@ -205,9 +207,11 @@ typedef struct xqajit_stats {
 
 #define XQAJIT_STATS_INIT XQAJIT_INIT(xqajit_stats)
 
-/* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. text is valid during the call only. */
+/* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. text is valid during the call only. Several threads may call it at once. It
+ * must not throw, and must not call the library. */
 typedef void (*xqajit_log_fn)(void* user, int level, const char* text);
-/* done of total kernels; text describes the one just finished. Called from one thread at a time. */
+/* done of total kernels; text describes the one just finished. Called from one thread at a time. It must not
+ * throw: C code is between it and the caller. */
 typedef void (*xqajit_progress_fn)(void* user, uint32_t done, uint32_t total, const char* text);
 
 typedef struct xqajit_prewarm_options {
@@ -234,7 +238,8 @@ XQAJIT_API void xqajit_set_log(xqajit_log_fn log, void* user);
 
 /* Reads the settings from the environment. cache_dir: null takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
 XQAJIT_API xqajit_status xqajit_create(char const* cache_dir, xqajit_service** service);
-XQAJIT_API void xqajit_destroy(xqajit_service* service); /* null: nothing. Unloads modules. */
+/* Unloads the modules: launches must have finished before, and a graph captured from them must not be replayed after. Null: nothing. */
+XQAJIT_API void xqajit_destroy(xqajit_service* service);
 
 /* Finds or compiles the kernel and loads it into the calling thread's current context. Blocks; idempotent. */
 XQAJIT_API xqajit_status xqajit_prepare(xqajit_service* service, xqajit_params const* params);

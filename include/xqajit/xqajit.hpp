@@ -65,7 +65,7 @@ public:
         check(xqajit_run(handle_, &params, &args, stream));
     }
 
-    // arch: "" takes XQAJIT_ARCH, else the current context's.
+    // arch: "" takes XQAJIT_ARCH, else the current context's, else GPU 0's.
     bool supports(xqajit_params const& params, std::string const& arch = {}) {
         xqajit_status const status = xqajit_supports(handle_, &params, or_null(arch));
         if (status != XQAJIT_UNSUPPORTED) check(status);
