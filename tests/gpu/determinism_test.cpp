@@ -38,7 +38,7 @@ TEST_CASE("under invariant division a request's bits depend on neither its neigh
     std::vector<std::int32_t> lens;
     for (int n = 0; n < 64; ++n) lens.push_back(static_cast<std::int32_t>(random.between(1, 65536)));
     lens[kX] = 8192;
-    lens[0] = 65536; // what the page table holds, and so the loosest max_len
+    lens[0] = 65536;  // what the page table holds, and so the loosest max_len
     ProblemSpec spec = make_spec({.lens = lens});
     spec.max_pool_pages = 256;
     spec.params.division = XQAJIT_DIVISION_INVARIANT;

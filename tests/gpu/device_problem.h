@@ -33,7 +33,7 @@ public:
     // Copies every array to the device, each between red zones and of exactly the size the launch may read.
     static Result<DeviceProblem> upload(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options = {});
     DeviceProblem(DeviceProblem&&) = default;
-    ~DeviceProblem(); // the service forgets the workspace before its memory goes
+    ~DeviceProblem();  // the service forgets the workspace before its memory goes
 
     xqajit_params params{};
     xqajit_run_args args{};  // for tests to change
@@ -70,7 +70,7 @@ private:
     std::uint32_t out_bytes_ = 2;
     std::int64_t vectors_ = 0;  // output rows x beam
     std::vector<Named> buffers_;
-    std::unique_ptr<GuardedBuffer> workspace_; // null: moved from
+    std::unique_ptr<GuardedBuffer> workspace_;  // null: moved from
 };
 
 // What a check found; text names the launch's failure, "" if none.
