@@ -39,12 +39,12 @@ stage() {
 # check NAME COMMAND...: a stage that counts as one test.
 check() { stage "$@" && passed=$((passed + 1)); }
 
-# suite NAME DIRECTORY [VARIABLE=VALUE...]: the CTest tests of a build directory, or of a folder in it.
+# suite NAME DIRECTORY [ctest flags...]: the tests of a build directory, or of a folder in it.
 suite() {
     local name=$1 directory=$2 begin=$SECONDS counts p f s
     shift 2
     rm -f "$logs/$name.xml"
-    env "$@" ctest --test-dir "$directory" --parallel "$jobs" --no-tests=error --output-junit "$PWD/$logs/$name.xml" >"$logs/$name.log" 2>&1 </dev/null
+    ctest --test-dir "$directory" --parallel "$jobs" --no-tests=error --output-junit "$PWD/$logs/$name.xml" "$@" >"$logs/$name.log" 2>&1 </dev/null
     if ! counts=$(python3 tests/junit_counts.py "$logs/$name.xml"); then
         tail -n 20 "$logs/$name.log"
         step "$name: FAILED, no result file; the log is $logs/$name.log"
@@ -89,20 +89,21 @@ setup_old_nvrtc
 
 if is_there "$clang_format"; then check format formatted; else skip format "no $clang_format"; fi
 
-# Optimised, as users build it: the command line and the installation; with a GPU, the kernels.
-release=(xqajit xqajit_cli xqajit_worker tests/cli/all)
+# Optimised, as users build it: the command line, the installation, the kernels' compile; with a GPU, the kernels.
+release=(xqajit xqajit_cli xqajit_worker tests/cli/all tests/compile/all)
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all tests/vectors/all); fi
 stage build-release build release "${release[@]}"
 suite release-cli build/tests/cli
 suite release-install build/tests/consumer
+suite compile build/tests/compile
+XQAJIT_NVRTC_PATH=$old_nvrtc suite compile-oldest-nvrtc build/tests/compile
 if [[ ${release[*]} == *gpu* ]]; then
     suite release-gpu build/tests/gpu
     suite release-vectors build/tests/vectors
 fi
-# Every suite under AddressSanitizer and UndefinedBehaviorSanitizer.
+# The other suites under AddressSanitizer and UndefinedBehaviorSanitizer. (With them NVRTC is slow, and does not find its own parts.)
 stage build-asan build asan all
-suite asan build/asan
-suite compile-oldest-nvrtc build/asan/tests/compile XQAJIT_NVRTC_PATH="$old_nvrtc"
+suite asan build/asan --label-exclude compile
 # What threads share, under ThreadSanitizer.
 stage build-tsan build tsan tests/unit/cache/all tests/unit/service/all
 suite tsan-cache build/tsan/tests/unit/cache
