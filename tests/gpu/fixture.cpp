@@ -7,11 +7,12 @@
 namespace xqajit::testing {
 
 Gpu& gpu() {
-    static std::unique_ptr<Gpu> const opened = [] {
+    // Never destroyed: when static objects go, the driver may be gone.
+    static Gpu* const opened = [] {
         Result<std::unique_ptr<Gpu>> result = Gpu::open();
         if (!result.ok() && result.status().code() == XQAJIT_UNAVAILABLE) skip_test(result.status().message().c_str());
         require_ok(result.status());
-        return std::move(*result);
+        return result->release();
     }();
     return *opened;
 }
