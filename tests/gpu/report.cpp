@@ -54,7 +54,8 @@ int Report::finish(std::string const& path) {
         ++failed_;
     }
     fmt::print("worst: {}\n{} passed, {} failed, {} skipped\n", worst_.summary(), passed_, failed_, skipped_);
-    return failed_ == 0 ? 0 : 1;
+    if (passed_ == 0) fmt::print("FAILED: nothing passed\n");
+    return failed_ == 0 && passed_ > 0 ? 0 : 1;
 }
 
 Status write_json(std::string const& path, nlohmann::json const& document) {

@@ -16,7 +16,7 @@ public:
     // One check. Prints a line where it failed or was skipped, with `line` to reproduce it.
     void add(Verdict const& verdict, std::string const& name, std::string const& line);
     nlohmann::json& document() { return document_; }
-    // Writes the file (path "": none), prints the worst errors and "N passed, N failed, N skipped". Returns the exit status.
+    // Writes the file (path "": none), prints the worst errors and "N passed, N failed, N skipped". Returns the exit status: 1 too where nothing passed.
     int finish(std::string const& path);
 
 private:

@@ -69,6 +69,8 @@ run_stage() {
     echo "== $name: $*" >>"$log"
     "$@" >"$out/.stage" 2>&1
     status=$?
+    # A stage in which everything was refused has tested nothing.
+    if [ $status = 0 ] && grep -qE '^0 passed, [0-9]+ failed, [0-9]+ skipped$' "$out/.stage"; then status=1; fi
     # A long list of passes is of no use to anyone.
     grep -v '^passed ' "$out/.stage" | tail -n 400 >>"$log"
     text=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|^All tests passed|^test cases:|^host:|ERROR SUMMARY|RACECHECK SUMMARY' "$out/.stage" | tail -1)
