@@ -90,11 +90,13 @@ setup_old_nvrtc
 if is_there "$clang_format"; then check format formatted; else skip format "no $clang_format"; fi
 
 # Optimised, as users build it: the command line, the installation, the kernels' compile; with a GPU, the kernels.
-release=(xqajit xqajit_cli xqajit_worker tests/cli/all tests/compile/all)
+release=(xqajit xqajit_cli xqajit_worker unit_service tests/cli/all tests/compile/all)
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all tests/vectors/all); fi
 stage build-release build release "${release[@]}"
 suite release-cli build/tests/cli
 suite release-install build/tests/consumer
+# Sanitizers have an operator new of their own: what a launch allocates is counted without them.
+suite release-allocation build/tests/unit/service --tests-regex 'allocates nothing'
 suite compile build/tests/compile
 XQAJIT_NVRTC_PATH=$old_nvrtc suite compile-oldest-nvrtc build/tests/compile
 if [[ ${release[*]} == *gpu* ]]; then
