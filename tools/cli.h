@@ -67,6 +67,8 @@ int capabilities(Common const& options, std::string const& arch);
 // Throws Error (INVALID_ARGUMENT) that names the file and the reason.
 std::string read_text_file(std::string const& path);
 void print(std::string const& text);        // to stdout, with a final newline
+// Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
+bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."
 // Columns padded to their widest cell, two spaces apart; the first row is the heading.
 std::string table(std::vector<std::vector<std::string>> const& rows);

@@ -152,7 +152,8 @@ private:
 
 int main(int argc, char** argv) {
     try {
-        return Command().run(argc, argv);
+        int const exit_code = Command().run(argc, argv);
+        return output_arrived() || exit_code != kDone ? exit_code : kFailed;
     } catch (std::exception const& error) {
         print_error(error.what());
         return kFailed;

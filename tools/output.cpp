@@ -42,6 +42,13 @@ void print(std::string const& text) {
     if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
 }
 
+bool output_arrived() {
+    bool const failed_before = std::ferror(stdout) != 0;
+    if (std::fflush(stdout) == 0 && !failed_before) return true;
+    print_error(std::string("standard output: ") + (failed_before ? "not all could be written" : std::strerror(errno)));
+    return false;
+}
+
 void print_error(std::string const& text) { std::fprintf(stderr, "xqajit: %s\n", text.c_str()); }
 
 std::string table(std::vector<std::vector<std::string>> const& rows) {

@@ -257,6 +257,17 @@ TEST_CASE("the models' list is explained without a compiler or a GPU", "[cli][J1
     CHECK(contains(prewarm.err, "/nowhere"));
 }
 
+TEST_CASE("output that cannot be written is a failure", "[cli]") {
+    for (char const* command : {"doctor", "doctor --json", "--help", "--version"}) {
+        Result<ProcessResult> const result =
+            run_process({"/bin/sh", "-c", std::string(XQAJIT) + " " + command + " >/dev/full"}, "", std::chrono::seconds(120));
+        REQUIRE(result.ok());
+        INFO(command << ": " << result->err);
+        CHECK(result->code == 1);
+        CHECK(contains(result->err, "standard output"));
+    }
+}
+
 TEST_CASE("run without a GPU exits with 3 and the reason", "[cli]") {
     Shell shell;
     shell.set("FAKE_CUDA_DEVICES", "");
