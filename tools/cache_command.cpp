@@ -1,6 +1,7 @@
 // xqajit cache: what is on disk.
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli.h"
 
@@ -12,19 +13,25 @@ using Json = nlohmann::ordered_json;
 std::string text_of(Json const& object, char const* field) {
     if (!object.is_object() || !object.contains(field)) return "-";
     Json const& value = object[field];
-    return value.is_string() ? value.get<std::string>() : value.dump();
+    return value.is_string() ? value.get<std::string>() : value.is_number() ? value.dump() : "-";
+}
+
+// Metadata is whatever the file says: a member that is missing or of another type is unknown, never a failure.
+std::optional<double> compile_ms(Json const& metadata) {
+    if (!metadata.is_object() || !metadata.contains("compile_ms") || !metadata["compile_ms"].is_number()) return std::nullopt;
+    return metadata["compile_ms"].get<double>();
 }
 
 std::string ms_of(Json const& metadata) {
-    if (!metadata.is_object() || !metadata.contains("compile_ms")) return "-";
-    return std::to_string(static_cast<long>(metadata["compile_ms"].get<double>()));
+    std::optional<double> const ms = compile_ms(metadata);
+    return ms ? std::to_string(static_cast<long>(*ms)) : "-";
 }
 
 std::string listing(Json const& document) {
     std::vector<std::vector<std::string>> rows = {
         {"KEY", "FAMILY", "TARGET", "SIZE", "REGISTERS", "SPILLS", "MS", "NVRTC", "CREATED", "STATE"}};
     for (Json const& entry : document["entries"]) {
-        Json const& metadata = entry["metadata"];
+        Json const metadata = entry.value("metadata", Json());
         rows.push_back({entry["key"].get<std::string>().substr(0, 12), text_of(metadata, "family"), text_of(metadata, "target"),
                         human_bytes(entry["bytes"].get<std::uint64_t>()), text_of(metadata, "registers"),
                         text_of(metadata, "spill_bytes"), ms_of(metadata), text_of(metadata, "nvrtc_version"),
@@ -48,11 +55,11 @@ Json statistics(Json const& document) {
             ++bad;
             continue;
         }
-        Json const& metadata = entry["metadata"];
+        Json const metadata = entry.value("metadata", Json());
         Group& group = groups[{text_of(metadata, "family"), text_of(metadata, "target"), text_of(metadata, "nvrtc_version")}];
         ++group.entries;
         group.bytes += entry["bytes"].get<std::uint64_t>();
-        if (metadata.is_object() && metadata.contains("compile_ms")) group.compile_ms += metadata["compile_ms"].get<double>();
+        group.compile_ms += compile_ms(metadata).value_or(0);
     }
     Json list = Json::array();
     for (auto const& [names, group] : groups) {
