@@ -104,7 +104,8 @@ private:
 
 #ifdef XQAJIT_HAS_RUN
     void add_run() {
-        CLI::App* command = app_.add_subcommand("run", "Run one shape on random data, and time it (GPU)");
+        CLI::App* command = app_.add_subcommand(
+            "run", "Run one shape on random data, and time it against a device copy (GPU); KV smaller than the L2 is served by it");
         command->add_option("--batch", run_.batch, "Requests")->check(CLI::Range(1u, 65536u))->capture_default_str();
         command->add_option("--seq-len", run_.seq_len, "Tokens of every request")
             ->check(CLI::Range(0u, 1u << 24))

@@ -284,6 +284,8 @@ TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]"
     CHECK(timed["schema"] == "xqajit.run/1");
     CHECK(timed["batch"] == 2);
     CHECK(timed["kv_bytes"] == 2 * 100 * 8 * (128 + 128) * 2);
+    CHECK(timed["distinct_kv_bytes"] == timed["kv_bytes"]);
+    CHECK(timed["shared_pages"] == false);
     for (char const* field : {"us", "gb_per_s", "copy_gb_per_s", "percent_of_copy", "gpu"}) CHECK(timed.contains(field));
     CHECK_FALSE(timed.contains("check"));
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "../cli.h"
 #include "driver/cuda_functions.h"
@@ -50,18 +51,39 @@ testing::ProblemSpec problem_of(RunOptions const& options, xqajit_params const& 
     return spec;
 }
 
-// Bytes of K and V that the launch has to read: the tokens that some row of the request sees.
-std::uint64_t kv_bytes(ReferenceCase const& c) {
+struct KvBytes {
+    std::uint64_t read = 0;      // what the launch reads: the tokens that some row of the request sees
+    std::uint64_t distinct = 0;  // in memory: a page that several requests share counts once
+};
+
+KvBytes kv_bytes(ReferenceCase const& c) {
     xqajit_params const& p = c.params;
     std::uint64_t tokens = 0;
-    for (std::uint32_t b = 0; b < c.batch; ++b) {
-        auto const len = static_cast<std::uint64_t>(c.seq_lens[b]);
-        std::uint64_t const seen =
-            p.sliding_window != 0 ? std::min<std::uint64_t>(len, std::uint64_t{p.sliding_window} + p.q_len - 1) : len;
-        tokens += seen * p.beam_width;
+    std::uint64_t own_tokens = 0;
+    std::unordered_map<std::int32_t, std::uint64_t> seen_of_page;
+    for (std::uint32_t row = 0; row < c.batch * p.beam_width; ++row) {
+        auto const len = static_cast<std::uint64_t>(c.seq_lens[row / p.beam_width]);
+        std::uint64_t const window = std::uint64_t{p.sliding_window} + p.q_len - 1;
+        std::uint64_t const first = p.sliding_window != 0 && window < len ? len - window : 0;
+        tokens += len - first;
+        if (p.page_size == 0) {
+            own_tokens += len - first;
+            continue;
+        }
+        for (std::uint64_t t = first; t < len;) {
+            std::uint64_t const end = std::min<std::uint64_t>(len, (t / p.page_size + 1) * p.page_size);
+            std::int32_t const page =
+                c.page_table[static_cast<std::size_t>(row) * static_cast<std::size_t>(c.page_table_stride) + t / p.page_size];
+            std::uint64_t& seen = seen_of_page[page];
+            seen = std::max(seen, end - t);
+            t = end;
+        }
     }
+    for (auto const& [page, seen] : seen_of_page) own_tokens += seen;
     bool const is_8bit = p.kv_dtype == XQAJIT_DTYPE_INT8 || p.kv_dtype == XQAJIT_DTYPE_FP8_E4M3;
-    return tokens * p.num_kv_heads * (p.head_dim + (p.mla != 0 ? 0 : p.head_dim_v)) * (is_8bit ? 1 : 2);
+    std::uint64_t const row_bytes =
+        std::uint64_t{p.num_kv_heads} * (p.head_dim + (p.mla != 0 ? 0 : p.head_dim_v)) * (is_8bit ? 1 : 2);
+    return {tokens * row_bytes, own_tokens * row_bytes};
 }
 
 // Microseconds of one call of `work`, from `replays` replays of a graph that holds several.
@@ -133,11 +155,14 @@ int run(RunOptions const& options) {
 
     double const us = microseconds(*gpu, options.iterations, [&] { return problem.launch(*gpu); });
     double const copy = copy_bandwidth(*gpu);
-    std::uint64_t const bytes = kv_bytes(c);
+    auto const [bytes, distinct] = kv_bytes(c);
+    bool const shared = distinct < bytes;
     double const rate = us > 0 ? static_cast<double>(bytes) / us * 1e-3 : 0;
     double const percent = copy > 0 ? 100 * rate / copy : 0;
     document["us"] = us;
     document["kv_bytes"] = bytes;
+    document["shared_pages"] = shared;
+    document["distinct_kv_bytes"] = distinct;
     document["gb_per_s"] = rate;
     document["copy_gb_per_s"] = copy;
     document["percent_of_copy"] = percent;
@@ -146,8 +171,9 @@ int run(RunOptions const& options) {
         print(document.dump(1));
     } else {
         print(fmt::format(
-            "{}, batch {}, length {}: {:.1f} us, {:.0f} GB/s of KV ({}), {:.0f}% of a device copy's {:.0f} GB/s (read + write)",
-            gpu->context().info().device_name, options.batch, options.seq_len, us, rate, human_bytes(bytes), percent, copy));
+            "{}, batch {}, length {}: {:.1f} us, {:.0f} GB/s of KV ({}{}), {:.0f}% of a device copy's {:.0f} GB/s (read + write)",
+            gpu->context().info().device_name, options.batch, options.seq_len, us, rate, human_bytes(bytes),
+            shared ? " in shared pages of " + human_bytes(distinct) : "", percent, copy));
         if (options.check) print((ok ? "check passed: " : "check FAILED: ") + checked);
     }
     if (!ok) print_error("the output differs from the reference");
