@@ -103,9 +103,12 @@ Setting const* find(std::string_view name) {
 }
 
 std::string unknown_name(std::string_view name) {
+    // The prefix is right already: were it counted, names that have nothing else in common would seem close.
     std::vector<std::string_view> known;
-    for (Setting const& setting : kSettings) known.emplace_back(setting.name);
-    return "the environment variable " + std::string(name) + " is no setting" + did_you_mean(name, known);
+    for (Setting const& setting : kSettings) known.push_back(std::string_view(setting.name).substr(kPrefix.size()));
+    std::string_view const meant = nearest(name.substr(kPrefix.size()), known);
+    std::string const hint = meant.empty() ? "" : " (did you mean 'XQAJIT_" + std::string(meant) + "'?)";
+    return "the environment variable " + std::string(name) + " is no setting" + hint;
 }
 
 }  // namespace

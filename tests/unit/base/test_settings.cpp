@@ -123,10 +123,13 @@ TEST_CASE("an unknown variable is a warning that names the nearest setting", "[b
         CHECK(contains(settings->warnings()[0], row.name));
         CHECK(contains(settings->warnings()[0], std::string("'") + row.meant + "'"));
     }
-    auto const far_off = parse({"XQAJIT_SOMETHING_ENTIRELY_DIFFERENT=1"});
-    REQUIRE(far_off.ok());
-    REQUIRE(far_off->warnings().size() == 1);
-    CHECK_FALSE(contains(far_off->warnings()[0], "did you mean"));
+    for (char const* entry : {"XQAJIT_SOMETHING_ENTIRELY_DIFFERENT=1", "XQAJIT_FOO=1", "XQAJIT_=1"}) {
+        CAPTURE(entry);
+        auto const far_off = parse({entry});
+        REQUIRE(far_off.ok());
+        REQUIRE(far_off->warnings().size() == 1);
+        CHECK_FALSE(contains(far_off->warnings()[0], "did you mean"));
+    }
 }
 
 TEST_CASE("variables of others are not looked at", "[base][settings]") {
