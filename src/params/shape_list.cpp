@@ -109,17 +109,22 @@ int line_of(std::string_view key, std::span<Choice const> choices, int otherwise
     return otherwise;
 }
 
+// What tp makes of the heads depends on several keys, some of them perhaps of the defaults: the error names the shape itself.
+std::string shape_prefix(ShapeEntry const& entry) {
+    return entry.name.empty() ? std::string() : fmt::format("shape '{}': ", entry.name.substr(0, 64));
+}
+
 // The heads of one of tp ranks: query heads are divided; KV heads are divided, or replicated where there are fewer than ranks.
-Status divide_heads(std::span<Choice const> choices, int line, ShapeEntry& entry) {
+Status divide_heads(int line, ShapeEntry& entry) {
     XQAParams& params = entry.params;
     std::uint32_t const kv_heads = params.num_kv_heads;
     bool const divides =
         params.num_q_heads % entry.tp == 0 && kv_heads != 0 && (kv_heads % entry.tp == 0 || entry.tp % kv_heads == 0);
     if (!divides)
         return error_at(
-            line_of("tp", choices, line),
-            fmt::format("tp is {}: accepted are divisors of num_q_heads ({}) that divide num_kv_heads ({}) or are multiples of it",
-                        entry.tp, params.num_q_heads, kv_heads));
+            line, fmt::format(
+                      "{}tp is {}: accepted are divisors of num_q_heads ({}) that divide num_kv_heads ({}) or are multiples of it",
+                      shape_prefix(entry), entry.tp, params.num_q_heads, kv_heads));
     params.num_q_heads /= entry.tp;
     params.num_kv_heads = std::max<std::uint32_t>(1, kv_heads / entry.tp);
     return {};
@@ -133,12 +138,15 @@ Result<ShapeEntry> make_entry(std::span<Choice const> choices, int line) {
     for (Field const& field : params_fields())
         if (field.required && line_of(field.name, choices, 0) == 0)
             return error_at(line, fmt::format("{} is missing: accepted {}", field.name, accepted_range(field.name)));
-    if (entry.tp > 1) XQAJIT_RETURN_IF_ERROR(divide_heads(choices, line, entry));
+    if (entry.tp > 1) XQAJIT_RETURN_IF_ERROR(divide_heads(line, entry));
     Result<XQAParams> normalized = normalize(entry.params);
     if (!normalized.ok()) return normalized.status();
     entry.params = *normalized;
-    if (ParamsRule const* const broken = first_broken_rule(entry.params))
+    if (ParamsRule const* const broken = first_broken_rule(entry.params)) {
+        if (entry.tp > 1 && std::string_view(broken->field).ends_with("_heads"))
+            return error_at(line, fmt::format("{}with tp {}, {}", shape_prefix(entry), entry.tp, describe(*broken, entry.params)));
         return error_at(line_of(broken->field, choices, line), describe(*broken, entry.params));
+    }
     return entry;
 }
 

@@ -91,7 +91,7 @@ TEST_CASE("tensor parallelism divides heads, and replicates KV heads beyond thei
     for (int const tp : {3, 5, 128})  // of 64 and 8 heads
         CHECK(message_of(list_of(fmt::format("\"tp\": {}", tp))) ==
               fmt::format(
-                  "line 4: tp is {}: accepted are divisors of num_q_heads (64) that divide num_kv_heads (8) or are multiples of it",
+                  "line 2: tp is {}: accepted are divisors of num_q_heads (64) that divide num_kv_heads (8) or are multiples of it",
                   tp));
     // 12 is a divisor of 24 query heads, but 8 KV heads neither divide by it nor into it.
     CHECK(contains(
@@ -250,4 +250,13 @@ TEST_CASE("a single shape takes the same keys, without lists", "[params][shape_l
         CHECK(bad.status().message() == row.message);
     }
     CHECK(contains(parse_shape("{\"mls\": 1}").status().message(), "unknown key 'mls' (did you mean 'mla'?)"));
+}
+
+TEST_CASE("a tp that does not divide is an error of the shape, wherever the numbers are written", "[params]") {
+    for (char const* defaults : {R"("tp": 3)", R"("tp": 3, "num_q_heads": 64, "num_kv_heads": 8)"}) {
+        std::string const text = std::string("{\"version\": 1, \"defaults\": {") + defaults +
+                                 ", \"q_dtype\": \"bf16\", \"head_dim\": 64},\n\"shapes\": [\n" +
+                                 R"({"name": "big", "num_q_heads": 64, "num_kv_heads": 8}]})";
+        CHECK(message_of(text).starts_with("line 3: shape 'big': tp is 3: accepted are divisors of num_q_heads (64)"));
+    }
 }
