@@ -21,8 +21,9 @@ bool in(std::int32_t value, std::int32_t least, std::int32_t most) { return leas
 constexpr ParamsRule kRules[] = {
     {"q_dtype", [](P p) { return p.q_dtype == XQAJIT_DTYPE_FP16 || p.q_dtype == XQAJIT_DTYPE_BF16; }, "are fp16, bf16"},
     {"kv_dtype", [](P p) { return p.kv_dtype == p.q_dtype || in(p.kv_dtype, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_NVFP4); },
-     "are q_dtype, fp8_e4m3, int8, nvfp4"},
-    {"out_dtype", [](P p) { return p.out_dtype == p.q_dtype || p.out_dtype == XQAJIT_DTYPE_FP8_E4M3; }, "are q_dtype, fp8_e4m3"},
+     "are fp16 and bf16 (the same as q_dtype), fp8_e4m3, int8"},
+    {"out_dtype", [](P p) { return p.out_dtype == p.q_dtype || p.out_dtype == XQAJIT_DTYPE_FP8_E4M3; },
+     "are fp16 and bf16 (the same as q_dtype), fp8_e4m3"},
     {"numeric", [](P p) { return in(p.numeric, XQAJIT_NUMERIC_EXACT16, XQAJIT_NUMERIC_FP8); }, "are exact16, fp8"},
     {"mla", [](P p) { return flag(p.mla); }, "are 0, 1"},
     {"num_kv_heads", [](P p) { return p.num_kv_heads >= 1 && p.num_kv_heads <= 4096; }, "are 1..4096"},

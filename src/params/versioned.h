@@ -18,6 +18,7 @@ inline constexpr std::size_t kLargestStruct = 4096;
 // required field. A larger struct, of a newer header, is accepted while what we do not know in it is zero.
 template <class T> Status copy_versioned(T const& from, std::size_t minimum, T& to) {
     std::size_t const size = from.struct_size;
+    minimum = (minimum + alignof(T) - 1) / alignof(T) * alignof(T);
     if (size < minimum || size > kLargestStruct || size % alignof(T) != 0)
         return invalid_argument(fmt::format("struct_size is {}: accepted are multiples of {} in {}..{}; {} is this version's", size,
                                             alignof(T), minimum, kLargestStruct, sizeof(T)));

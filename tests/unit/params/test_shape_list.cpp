@@ -144,9 +144,11 @@ TEST_CASE("a value out of its range is found on its own line, in lists and defau
           "line 6: page_size is 48: accepted are 0, 8, 16, 32, 64, 128, 256, 512, 1024");
     CHECK(message_of(list_of("", "\n\"page_size\": 1")) ==
           "line 2: page_size is 1: accepted are 0, 8, 16, 32, 64, 128, 256, 512, 1024");
-    CHECK(message_of(list_of("\"kv_dtype\": \"fp8\"")) == "line 4: kv_dtype is 'fp8': accepted are q_dtype, fp8_e4m3, int8, nvfp4");
+    CHECK(message_of(list_of("\"kv_dtype\": \"fp8\"")) ==
+          "line 4: kv_dtype is 'fp8': accepted are fp16 and bf16 (the same as q_dtype), fp8_e4m3, int8");
     CHECK(message_of(list_of("\"kv_dtype\": \"fp8_e4m2\"")) ==
-          "line 4: kv_dtype is 'fp8_e4m2' (did you mean 'fp8_e4m3'?): accepted are q_dtype, fp8_e4m3, int8, nvfp4");
+          "line 4: kv_dtype is 'fp8_e4m2' (did you mean 'fp8_e4m3'?): accepted are fp16 and bf16 (the same as q_dtype), fp8_e4m3, "
+          "int8");
     // A relation between fields is reported where the field that breaks it is.
     CHECK(message_of(list_of("\"spec_dec\": \"tree\",\n\"sliding_window\": 128")) ==
           "line 5: sliding_window is 128: accepted is 0 with spec_dec tree");
