@@ -231,6 +231,9 @@ xqajit_status xqajit_params_from_json(char const* json, xqajit_params* params) {
         XQAJIT_REQUIRE(params);
         Result<xqajit::ShapeEntry> const shape = xqajit::parse_shape(json);
         if (!shape.ok()) return shape.status();
+        xqajit_params known{};
+        XQAJIT_RETURN_IF_ERROR(xqajit::copy_versioned(*params, xqajit::kParamsMinimumSize, known));  // judges struct_size
+        XQAJIT_RETURN_IF_ERROR(xqajit::check_fits(shape->params, params->struct_size));
         return hand_out_struct(shape->params, xqajit::kParamsMinimumSize, params);
     });
 }

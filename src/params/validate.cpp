@@ -104,6 +104,28 @@ Result<XQAParams> normalize(XQAParams const& params) {
     return result;
 }
 
+Status check_fits(XQAParams const& params, std::size_t struct_size) {
+    for (Field const& field : params_fields()) {
+        XQAParams without = params;
+        bool held = true;
+        std::visit(
+            [&](auto member) {
+                auto const offset = reinterpret_cast<char const*>(&(params.*member)) - reinterpret_cast<char const*>(&params);
+                held = static_cast<std::size_t>(offset) + sizeof(params.*member) <= struct_size;
+                without.*member = 0;
+            },
+            field.member);
+        if (held) continue;
+        Result<XQAParams> const defaulted = normalize(without);
+        if (!defaulted.ok()) return defaulted.status();
+        if (!equal_value(field, params, *defaulted))
+            return invalid_argument(
+                fmt::format("{} is {}: accepted is its default ({}), as a struct with struct_size {} lacks the field", field.name,
+                            value_text(field, params), value_text(field, *defaulted), struct_size));
+    }
+    return {};
+}
+
 Status validate(XQAParams const& params) {
     ParamsRule const* const broken = first_broken_rule(params);
     return broken ? invalid_argument(describe(*broken, params)) : Status();

@@ -34,6 +34,9 @@ inline constexpr std::size_t kRunArgsMinimumSize = offsetof(RunArgs, cu_q_len);
 // A copy with every default filled in (dtypes, head_dim_v, beam_width, q_len, qk_scale, rotary_dim, numeric). Fails only for its
 // struct_size; idempotent.
 Result<XQAParams> normalize(XQAParams const& params);
+// Whether a struct of struct_size bytes, of an older header, holds a normalized shape: INVALID_ARGUMENT names the first field that it
+// lacks and whose value is not the default.
+Status check_fits(XQAParams const& params, std::size_t struct_size);
 // Range checks of a normalized shape: the first field out of range. What is in range but unsupported is admission's business.
 Status validate(XQAParams const& params);
 

@@ -95,6 +95,30 @@ TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
     CHECK(text == nullptr);
 }
 
+TEST_CASE("a shape that an older caller's struct cannot hold is refused by the field's name", "[api]") {
+    std::string const shape = R"({"q_dtype": "bf16", "num_q_heads": 16, "num_kv_heads": 1, )";
+    struct Row {
+        char const* rest;
+        std::size_t size;
+        char const* named;  // null: it fits
+    };
+    for (Row const& row : {Row{R"("head_dim": 64})", offsetof(xqajit_params, head_dim_v), nullptr},
+                           Row{R"("head_dim": 64, "page_size": 16})", offsetof(xqajit_params, page_size), "page_size is 16"},
+                           Row{R"("head_dim": 64, "page_size": 16})", offsetof(xqajit_params, beam_width), nullptr},
+                           Row{R"("head_dim": 64, "sinks": 1, "lse": 1})", offsetof(xqajit_params, sinks), "sinks is 1"},
+                           Row{R"("head_dim": 64, "qk_scale": 0.5})", offsetof(xqajit_params, qk_scale), "qk_scale is 0.5"},
+                           Row{R"("head_dim": 576, "mla": 1, "qk_scale": 1})", offsetof(xqajit_params, head_dim_v), "mla is 1"},
+                           Row{R"("head_dim": 64, "position": "yarn"})", offsetof(xqajit_params, position), "position is yarn"}}) {
+        INFO(row.rest << " in " << row.size);
+        xqajit_params params{};
+        params.struct_size = static_cast<std::uint32_t>(row.size);
+        xqajit_status const status = xqajit_params_from_json((shape + row.rest).c_str(), &params);
+        CHECK(status == (row.named == nullptr ? XQAJIT_OK : XQAJIT_INVALID_ARGUMENT));
+        if (row.named != nullptr) CHECK(last_error_has(row.named));
+        CHECK(params.struct_size == row.size);
+    }
+}
+
 TEST_CASE("struct_size is judged, and an older caller's shorter struct works", "[api]") {
     Handle const handle;
     xqajit_params params = plain_params();
