@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/standard_streams.h"
 #include "cli.h"
 #include "shape_flags.h"
 
@@ -152,6 +153,7 @@ private:
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (!xqajit::open_standard_streams()) return kFailed;
     try {
         int const exit_code = Command().run(argc, argv);
         return output_arrived() || exit_code != kDone ? exit_code : kFailed;

@@ -97,6 +97,15 @@ UniqueFd::~UniqueFd() {
     if (fd_ >= 0) ::close(fd_);
 }
 
+UniqueFd above_standard(int fd) {
+    if (fd < 0 || fd > 2) return UniqueFd(fd);
+    int const raised = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    int const error = errno;
+    ::close(fd);
+    errno = error;
+    return UniqueFd(raised);
+}
+
 std::string errno_text(int error) {
     char const* const text = ::strerrordesc_np(error);
     char const* const name = ::strerrorname_np(error);
@@ -106,13 +115,13 @@ std::string errno_text(int error) {
 
 // O_NONBLOCK: opening a FIFO that somebody left under the name must not hang. It changes nothing for a regular file.
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes) {
-    UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    UniqueFd file = above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file.valid()) return read_failure(path, errno);
     return read_open_file(std::move(file), path, max_bytes);
 }
 
 Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes) {
-    UniqueFd file(::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+    UniqueFd file = above_standard(::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
     if (!file.valid()) return read_failure(name, errno);
     return read_open_file(std::move(file), name, max_bytes);
 }
@@ -122,7 +131,7 @@ Status write_file_atomic_at(int directory, std::string const& name, std::string_
     UniqueFd file;
     for (int attempt = 0; !file.valid(); ++attempt) {
         temporary = temporary_name();
-        file = UniqueFd(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+        file = above_standard(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (!file.valid() && (errno != EEXIST || attempt == kNameAttempts)) return write_failure(name, "create", errno);
     }
     Status status = write_synced(std::move(file), name, bytes);

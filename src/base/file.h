@@ -30,6 +30,10 @@ private:
     int fd_;
 };
 
+// Owns fd, under a number of 3 or more: a host may have closed its standard streams, and what it prints must not end up in our file.
+// Not valid if fd is not, or if it cannot be duplicated; errno says why.
+UniqueFd above_standard(int fd);
+
 // Errors name the path and errno's text. UNAVAILABLE: there is no such file. INVALID_ARGUMENT: it may not be read, is no regular
 // file, or has more than max_bytes, which bounds what a damaged or hostile file can make us allocate. INTERNAL: reading failed.
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes);

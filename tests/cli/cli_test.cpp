@@ -34,6 +34,9 @@ public:
     ProcessResult run(std::vector<std::string> const& arguments) const {
         std::vector<std::string> argv = {XQAJIT};
         argv.insert(argv.end(), arguments.begin(), arguments.end());
+        return run_program(argv);
+    }
+    ProcessResult run_program(std::vector<std::string> const& argv) const {
         Result<ProcessResult> result = run_process(argv, "", std::chrono::seconds(120), &environment_);
         REQUIRE(result.ok());
         REQUIRE(result->end == ProcessResult::End::kExited);
@@ -188,6 +191,20 @@ TEST_CASE("prewarm, then the listing, show, verify, stats and path agree", "[cli
     CHECK(shell.document({"cache", "verify"}, 1)["summary"]["failed"] == 1);
     CHECK(contains(shell.run({"cache", "verify"}).out, listing["entries"][0]["path"].get<std::string>()));
     CHECK(shell.document({"cache", "stats"})["summary"]["corrupt"] == 1);
+}
+
+TEST_CASE("with closed standard streams nothing is printed into an entry", "[cli]") {
+    Shell shell;
+    std::string const list = shell.write("list.json", kList);
+    for (char const* closed : {">&- 2>&-", "<&- >&- 2>&-", "2>&-"}) {
+        INFO(closed);
+        std::string const other = shell.folder() + "/cache " + closed;
+        std::string const command =
+            std::string("exec ") + XQAJIT + " prewarm --shapes " + list + " --arch sm_90a --cache-dir '" + other + "' " + closed;
+        CHECK(shell.run_program({"/bin/sh", "-c", command}).code == 0);
+        json const verified = shell.document({"cache", "verify", "--cache-dir", other});
+        CHECK(verified["summary"]["ok"] == 2);
+    }
 }
 
 TEST_CASE("the flag --cache-dir wins over the setting", "[cli][J12]") {

@@ -1,3 +1,4 @@
+#include "base/standard_streams.h"
 #include "jit/compiler.h"
 
-int main() { return xqajit::worker_main(); }
+int main() { return xqajit::open_standard_streams() ? xqajit::worker_main() : 1; }

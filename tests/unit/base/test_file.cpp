@@ -165,6 +165,24 @@ TEST_CASE("readers see a whole file while writers replace it", "[base][file]") {
     CHECK(folder.files() == 1);
 }
 
+TEST_CASE("a file opened while standard streams are closed does not take their numbers", "[base][file]") {
+    Folder const folder;
+    int const saved = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    ::close(STDIN_FILENO);
+    UniqueFd const raised = above_standard(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    bool const was_freed = ::fcntl(STDIN_FILENO, F_GETFD) == -1;
+    Status const written = write_file_atomic_at(folder.fd(), "entry", "bytes");
+    if (saved >= 0) {
+        ::dup2(saved, STDIN_FILENO);
+        ::close(saved);
+    }
+    CHECK(raised.get() >= 3);
+    CHECK((::fcntl(raised.get(), F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK(was_freed);
+    CHECK(written.ok());
+    CHECK_FALSE(above_standard(-1).valid());
+}
+
 TEST_CASE("an owned descriptor is closed once", "[base][file]") {
     UniqueFd first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     int const number = first.get();
