@@ -1,5 +1,6 @@
 // xqajit: the command. Flags are declared here, one function a subcommand does the work over the public C interface.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -18,10 +19,22 @@ void add_common(CLI::App& command, Common& options) {
     command.add_flag("--json", options.json, "Print a JSON document");
 }
 
+// Before the parser converts: it takes 010 as octal and 0x10 as hexadecimal.
+auto whole_number(std::uint64_t least, std::uint64_t most) {
+    return [least, most](std::string const& value) -> std::string {
+        std::uint64_t number = 0;
+        auto const [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+        bool const plain = error == std::errc() && end == value.data() + value.size() && (value == "0" || value.front() != '0');
+        if (plain && least <= number && number <= most) return {};
+        return "'" + value + "': accepted are " + std::to_string(least) + ".." + std::to_string(most) +
+               ", in decimal without leading zeros";
+    };
+}
+
 class Command {
 public:
     Command() {
-        app_.require_subcommand(0, 1); // run() asks for one: the parser would ask before it names a misspelt one
+        app_.require_subcommand(0, 1);  // run() asks for one: the parser would ask before it names a misspelt one
         app_.set_version_flag("--version", std::string(xqajit_version()));
         app_.footer("Exit codes: 0 done, 1 something failed, 2 usage, 3 not possible on this machine.");
         add_prewarm();
@@ -61,7 +74,7 @@ private:
         command->add_option("--arch", prewarm_.archs, "Architectures, as sm_90a,sm_80; default: the present GPUs'")
             ->type_name("LIST");
         command->add_option("--jobs", prewarm_.jobs, "Worker processes; default: by cores and memory")
-            ->check(CLI::Range(1u, 1024u));
+            ->check(whole_number(1, 1024), "1..1024");
         add_common(*command, prewarm_);
         command->callback([this] { action_ = [this] { return prewarm(prewarm_); }; });
     }
@@ -91,8 +104,12 @@ private:
         CLI::App* command = app_.add_subcommand("explain", "The chain from a shape to its kernel and launch, without a GPU");
         CLI::Option* shapes = command->add_option("--shapes", explain_.shapes, "A shape list, instead of flags")->type_name("FILE");
         command->add_option("--arch", explain_.arch, "Architecture; default: the GPU's")->type_name("ARCH");
-        command->add_option("--batch", explain_.batch, "Requests")->check(CLI::Range(0u, 65536u))->capture_default_str();
-        command->add_option("--seq-len", explain_.seq_len, "Tokens of the longest request")->capture_default_str();
+        command->add_option("--batch", explain_.batch, "Requests")
+            ->check(whole_number(0, 65536), "0..65536")
+            ->capture_default_str();
+        command->add_option("--seq-len", explain_.seq_len, "Tokens of the longest request")
+            ->check(whole_number(0, 2147483647), "0..2147483647")
+            ->capture_default_str();
         add_common(*command, explain_);
         explain_flags_ = std::make_unique<ShapeFlags>(*command);
         command->callback([this, shapes] {
@@ -107,12 +124,12 @@ private:
     void add_run() {
         CLI::App* command = app_.add_subcommand(
             "run", "Run one shape on random data, and time it against a device copy (GPU); KV smaller than the L2 is served by it");
-        command->add_option("--batch", run_.batch, "Requests")->check(CLI::Range(1u, 65536u))->capture_default_str();
+        command->add_option("--batch", run_.batch, "Requests")->check(whole_number(1, 65536), "1..65536")->capture_default_str();
         command->add_option("--seq-len", run_.seq_len, "Tokens of every request")
-            ->check(CLI::Range(0u, 1u << 24))
+            ->check(whole_number(0, 1u << 24), "0..16777216")
             ->capture_default_str();
         command->add_option("--iterations", run_.iterations, "Timed launches")
-            ->check(CLI::Range(1u, 100000u))
+            ->check(whole_number(1, 100000), "1..100000")
             ->capture_default_str();
         command->add_flag("--check", run_.check, "Compare with the float64 reference");
         add_common(*command, run_);
