@@ -70,8 +70,10 @@ void print(std::string const& text);        // to stdout, with a final newline
 // Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
 bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."
+// Control characters as \x1b: a name in a shape list must not steer the terminal.
+std::string printable(std::string const& text);
 // Columns padded to their widest cell, two spaces apart; the first row is the heading.
-std::string table(std::vector<std::vector<std::string>> const& rows);
+std::string table(std::vector<std::vector<std::string>> rows);
 std::string human_bytes(std::uint64_t bytes);  // "48.0 KiB"
 
 }  // namespace xqajit::cli

@@ -83,7 +83,7 @@ int explain(ExplainOptions const& options) {
     for (auto const& [name, params] : shapes) {
         Json document = Json::parse(service.explain(params, options.arch, options.batch, options.seq_len));
         all_served = all_served && !document.contains("error");
-        if (!options.json) print((name.empty() ? "" : name + "\n") + readable(document));
+        if (!options.json) print((name.empty() ? "" : printable(name) + "\n") + readable(document));
         if (!name.empty()) document["name"] = name;
         documents.push_back(std::move(document));
     }

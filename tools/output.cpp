@@ -49,9 +49,36 @@ bool output_arrived() {
     return false;
 }
 
-void print_error(std::string const& text) { std::fprintf(stderr, "xqajit: %s\n", text.c_str()); }
+void print_error(std::string const& text) {
+    std::string safe;  // the lines of a compiler's log stay lines
+    for (std::size_t begin = 0; begin <= text.size();) {
+        std::size_t const end = std::min(text.find('\n', begin), text.size());
+        safe += (begin == 0 ? "" : "\n") + printable(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    std::fprintf(stderr, "xqajit: %s\n", safe.c_str());
+}
 
-std::string table(std::vector<std::vector<std::string>> const& rows) {
+std::string printable(std::string const& text) {
+    std::string safe;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        auto const byte = static_cast<unsigned char>(text[i]);
+        // In UTF-8 the controls U+0080..U+009F begin with C2.
+        bool const wide = byte == 0xC2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xE0) == 0x80;
+        if (byte >= 0x20 && byte != 0x7F && !wide) {
+            safe += text[i];
+            continue;
+        }
+        char escaped[8];
+        std::snprintf(escaped, sizeof escaped, "\\x%02x", wide ? static_cast<unsigned char>(text[++i]) : byte);
+        safe += escaped;
+    }
+    return safe;
+}
+
+std::string table(std::vector<std::vector<std::string>> rows) {
+    for (auto& row : rows)
+        for (std::string& cell : row) cell = printable(cell);
     std::vector<std::size_t> widths;
     for (auto const& row : rows) {
         widths.resize(std::max(widths.size(), row.size()));

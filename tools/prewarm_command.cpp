@@ -20,7 +20,9 @@ public:
     }
 
 private:
-    void show(std::uint32_t done, std::uint32_t total, char const* text) {
+    void show(std::uint32_t done, std::uint32_t total, char const* described) {
+        std::string const safe = printable(described);
+        char const* const text = safe.c_str();
         shown_ = true;
         if (!on_terminal_) {
             std::fprintf(stderr, "[%u/%u] %s\n", done, total, text);
@@ -66,7 +68,7 @@ int prewarm(PrewarmOptions const& options) {
     } catch (Error const& error) {
         print_report(error.report(), options.json);
         std::string const text = error.what();
-        print_error(error.report().empty() ? options.shapes + ": " + text : text);
+        print_error(text.starts_with("line ") ? options.shapes + ": " + text : text);
         return exit_code_of(error.code());
     }
     return kDone;

@@ -144,6 +144,7 @@ TEST_CASE("a usage error exits with 2 and names what is wrong", "[cli][A07]") {
              {with_shape({"explain"}, {"--seq-len=-5"}), "'-5': accepted are 0..2147483647"},
              {with_shape({"explain"}, {"--seq-len", "2147483648"}), "'2147483648': accepted are 0..2147483647"},
              {with_shape({"explain"}, {"--seq-len", "99999999999999999999"}), "99999999999999999999"},
+             {{"prewarm", "--shapes", list, "--arch", "garbage"}, "xqajit: arch"},
              {with_shape({"explain"}, {"--arch", "sm_70"}), "sm_70"},
              {{"explain", "--q-dtype", "bf16", "--num-q-heads", "30", "--num-kv-heads", "8", "--head-dim", "64"},
               "num_q_heads is 30"},
@@ -210,6 +211,20 @@ TEST_CASE("with closed standard streams nothing is printed into an entry", "[cli
         CHECK(shell.run_program({"/bin/sh", "-c", command}).code == 0);
         json const verified = shell.document({"cache", "verify", "--cache-dir", other});
         CHECK(verified["summary"]["ok"] == 2);
+    }
+}
+
+TEST_CASE("a name in a shape list cannot steer the terminal", "[cli]") {
+    Shell shell;
+    std::string const list =
+        shell.write("list.json", R"({"version": 1, "shapes": [{"name": "a\u001b[2Jb\u009bc\u007f\n", "q_dtype": "bf16",
+        "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64}]})");
+    ProcessResult const prewarm = shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a"});
+    ProcessResult const explain = shell.run({"explain", "--shapes", list, "--arch", "sm_90a"});
+    for (std::string const& text : {prewarm.err, explain.out}) {
+        CHECK(contains(text, "a\\x1b[2Jb\\x9bc\\x7f\\x0a"));
+        CHECK_FALSE(contains(text, "\x1b"));
+        CHECK_FALSE(contains(text, "\x7f"));
     }
 }
 
