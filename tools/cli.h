@@ -29,8 +29,8 @@ struct ShapeFlag {
     std::string field;
     std::string value;
 };
-// Every field that a flag gives, as the JSON that the library parses: it alone judges names and values.
-std::string shape_json(std::vector<ShapeFlag> const& flags);
+// The library's parser alone judges names and values. Throws Error (INVALID_ARGUMENT) for a shape that is incomplete or wrong.
+xqajit_params shape_of(std::vector<ShapeFlag> const& flags);
 
 struct PrewarmOptions : Common {
     std::string shapes;
@@ -66,7 +66,7 @@ int capabilities(Common const& options, std::string const& arch);
 
 // Throws Error (INVALID_ARGUMENT) that names the file and the reason.
 std::string read_text_file(std::string const& path);
-void print(std::string const& text);        // to stdout, with a final newline
+void print(std::string const& text);  // to stdout, with a final newline
 // Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
 bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."

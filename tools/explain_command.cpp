@@ -71,7 +71,7 @@ int explain(ExplainOptions const& options) {
     Service service(options.cache_dir);
     std::vector<std::pair<std::string, xqajit_params>> shapes;  // name, shape
     if (options.shapes.empty()) {
-        shapes.emplace_back("", params_from_json(shape_json(options.flags)));
+        shapes.emplace_back("", shape_of(options.flags));
     } else {
         Json const list = Json::parse(service.parse_shapes(read_text_file(options.shapes)));
         for (Json const& entry : list["entries"])

@@ -56,16 +56,38 @@ std::string flag_of(std::string name) {
     return "--" + name;
 }
 
+// A bare switch arrives as "true".
+std::string check_switch(std::string const& value) {
+    for (char const* accepted : {"true", "false", "1", "0"})
+        if (value == accepted) return {};
+    return "'" + value + "': accepted are true, false, 1, 0";
+}
+
+// The flags' JSON has one line, which nobody wrote.
+std::string without_line(std::string const& text) {
+    constexpr char kLine[] = "line 1: ";
+    return text.starts_with(kLine) ? text.substr(sizeof kLine - 1) : text;
+}
+
+std::string shape_json(std::vector<ShapeFlag> const& flags) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (ShapeFlag const& flag : flags) {
+        // A number or a truth value as one, anything else as a text: the library says what it thinks of it.
+        nlohmann::ordered_json value = nlohmann::ordered_json::parse(flag.value, nullptr, /*allow_exceptions=*/false);
+        object[flag.field] = value.is_number() || value.is_boolean() ? std::move(value) : nlohmann::ordered_json(flag.value);
+    }
+    return object.dump();
+}
+
 }  // namespace
 
 ShapeFlags::ShapeFlags(CLI::App& command) {
     for (ShapeField const& field : kShapeFields) {
         Slot& slot = slots_.emplace_back(Slot{field.name, "", nullptr});
         bool const is_switch = *field.values == '\0';
-        slot.option = is_switch ? command.add_flag(flag_of(field.name), field.help)
+        slot.option = is_switch ? command.add_flag(flag_of(field.name), slot.value, field.help)->check(&check_switch, "")
                                 : command.add_option(flag_of(field.name), slot.value, field.help)->type_name(field.values);
         slot.option->group("Shape");
-        if (is_switch) slot.value = "1";
     }
 }
 
@@ -76,14 +98,18 @@ std::vector<ShapeFlag> ShapeFlags::given() const {
     return flags;
 }
 
-std::string shape_json(std::vector<ShapeFlag> const& flags) {
-    nlohmann::ordered_json object = nlohmann::ordered_json::object();
-    for (ShapeFlag const& flag : flags) {
-        // A number as one, anything else as a text: the library says what it thinks of it.
-        nlohmann::ordered_json value = nlohmann::ordered_json::parse(flag.value, nullptr, /*allow_exceptions=*/false);
-        object[flag.field] = value.is_number() ? std::move(value) : nlohmann::ordered_json(flag.value);
+xqajit_params shape_of(std::vector<ShapeFlag> const& flags) {
+    std::string missing;
+    for (char const* required : {"q_dtype", "num_q_heads", "num_kv_heads", "head_dim"}) {
+        auto const gives = [&](ShapeFlag const& flag) { return flag.field == required; };
+        if (std::none_of(flags.begin(), flags.end(), gives)) missing += (missing.empty() ? "" : ", ") + flag_of(required);
     }
-    return object.dump();
+    if (!missing.empty()) throw Error(XQAJIT_INVALID_ARGUMENT, "the shape's flags lack " + missing);
+    try {
+        return params_from_json(shape_json(flags));
+    } catch (Error const& error) {
+        throw Error(error.code(), without_line(error.what()));
+    }
 }
 
 }  // namespace xqajit::cli

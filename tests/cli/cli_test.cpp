@@ -144,6 +144,12 @@ TEST_CASE("a usage error exits with 2 and names what is wrong", "[cli][A07]") {
              {with_shape({"explain"}, {"--seq-len=-5"}), "'-5': accepted are 0..2147483647"},
              {with_shape({"explain"}, {"--seq-len", "2147483648"}), "'2147483648': accepted are 0..2147483647"},
              {with_shape({"explain"}, {"--seq-len", "99999999999999999999"}), "99999999999999999999"},
+             {with_shape({"explain"}, {"--page-size", "-16"}), "page_size is -16"},
+             {with_shape({"explain"}, {"--page-size", "020"}), "page_size is '020'"},
+             {with_shape({"explain"}, {"--sinks=maybe"}), "'maybe': accepted are true, false, 1, 0"},
+             {with_shape({"explain"}, {"--page-size", "48"}), "xqajit: page_size is 48"},
+             {{"run"}, "--q-dtype, --num-q-heads, --num-kv-heads, --head-dim"},
+             {{"run", "--q-dtype", "bf16", "--num-q-heads", "8"}, "lack --num-kv-heads, --head-dim"},
              {{"prewarm", "--shapes", list, "--arch", "garbage"}, "xqajit: arch"},
              {with_shape({"explain"}, {"--arch", "sm_70"}), "sm_70"},
              {{"explain", "--q-dtype", "bf16", "--num-q-heads", "30", "--num-kv-heads", "8", "--head-dim", "64"},
@@ -211,6 +217,19 @@ TEST_CASE("with closed standard streams nothing is printed into an entry", "[cli
         CHECK(shell.run_program({"/bin/sh", "-c", command}).code == 0);
         json const verified = shell.document({"cache", "verify", "--cache-dir", other});
         CHECK(verified["summary"]["ok"] == 2);
+    }
+}
+
+TEST_CASE("a switch of a shape honours its value", "[cli]") {
+    Shell shell;
+    struct Row {
+        char const* flag;
+        bool on;
+    };
+    for (Row const row : {Row{"--sinks", true}, Row{"--sinks=true", true}, Row{"--sinks=1", true}, Row{"--sinks=false", false},
+                          Row{"--sinks=0", false}}) {
+        INFO(row.flag);
+        CHECK(shell.document(with_shape({"explain", "--arch", "sm_90a"}, {row.flag}))["spec"]["has_sinks"] == row.on);
     }
 }
 

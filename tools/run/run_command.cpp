@@ -128,7 +128,7 @@ nlohmann::ordered_json check_json(testing::Comparison const& comparison, std::si
 }  // namespace
 
 int run(RunOptions const& options) {
-    xqajit_params const params = params_from_json(shape_json(options.flags));
+    xqajit_params const params = shape_of(options.flags);
     if (!options.cache_dir.empty()) ::setenv("XQAJIT_CACHE_DIR", options.cache_dir.c_str(), 1);
     std::unique_ptr<Gpu> const gpu = value_of(Gpu::open());
     testing::ProblemSpec const spec = problem_of(options, params);
