@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <utility>
@@ -110,47 +109,50 @@ DiskStore::ReadEntry DiskStore::read_entry(int folder, CacheKey const& key) {
     return end(Outcome::kGood, {});
 }
 
-std::optional<Entry> DiskStore::load_from(int folder, CacheKey const& key) {
+std::optional<Entry> DiskStore::read_from(int folder, CacheKey const& key, DiskStore* keeper) const {
     using Outcome = ReadEntry::Outcome;
     ReadEntry read = read_entry(folder, key);
     if (read.outcome == Outcome::kGood) return std::move(read.entry);
-    if (read.outcome == Outcome::kUnreadable) warn_of_reading(path_of(key) + ": " + read.status.message());
-    if (read.outcome == Outcome::kBad) set_aside(folder, key, read);
+    if (keeper == nullptr) return std::nullopt;
+    if (read.outcome == Outcome::kUnreadable) keeper->warn_of_reading(path_of(key) + ": " + read.status.message());
+    if (read.outcome == Outcome::kBad) keeper->set_aside(folder, key, read);
     return std::nullopt;
 }
 
-std::optional<Entry> DiskStore::load(CacheKey const& key) {
+std::optional<Entry> DiskStore::read(CacheKey const& key, DiskStore* keeper) const {
     if (!state_.usable) return std::nullopt;
     Result<UniqueFd> const folder = open_body_folder(key.body, /*create=*/false);
-    if (!folder.ok()) warn_of_reading(path_of(key) + ": " + folder.status().message());
+    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(key) + ": " + folder.status().message());
     if (!folder.ok() || !folder->valid()) return std::nullopt;
-    return load_from(folder->get(), key);
+    return read_from(folder->get(), key, keeper);
 }
 
-std::vector<Entry> DiskStore::load_any_compiler(Digest const& body) {
-    std::vector<Entry> entries;
-    if (!state_.usable) return entries;
+std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore* keeper) const {
+    if (!state_.usable) return std::nullopt;
     Result<UniqueFd> const folder = open_body_folder(body, /*create=*/false);
-    if (!folder.ok()) warn_of_reading(path_of({body, {}}) + ": " + folder.status().message());
-    if (!folder.ok() || !folder->valid()) return entries;
+    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of({body, {}}) + ": " + folder.status().message());
+    if (!folder.ok() || !folder->valid()) return std::nullopt;
 
-    std::vector<std::pair<CompilerRank, Entry>> ranked;
+    std::optional<Entry> best;
+    CompilerRank best_rank;
     for (std::string const& name : names_in(folder->get())) {
         CacheKey key{body, {}};
         if (!parse_file_name(name, key.compiler)) continue;
-        std::optional<Entry> entry = load_from(folder->get(), key);
+        std::optional<Entry> entry = read_from(folder->get(), key, keeper);
         if (!entry) continue;
         CompilerRank rank = compiler_rank(entry->metadata);
-        ranked.emplace_back(std::move(rank), std::move(*entry));
+        // The last resort, the compiler's digest, says nothing: it makes every process choose alike.
+        if (best && (rank < best_rank || (rank == best_rank && key.compiler < best->key.compiler))) continue;
+        best = std::move(entry);
+        best_rank = std::move(rank);
     }
-    // The last resort, the compiler's digest, says nothing: it makes every process choose alike.
-    std::sort(ranked.begin(), ranked.end(), [](auto const& left, auto const& right) {
-        auto const order = left.first <=> right.first;
-        return order != 0 ? order > 0 : left.second.key.compiler > right.second.key.compiler;
-    });
-    for (auto& [rank, entry] : ranked) entries.push_back(std::move(entry));
-    return entries;
+    return best;
 }
+
+std::optional<Entry> DiskStore::load(CacheKey const& key) { return read(key, this); }
+std::optional<Entry> DiskStore::load_any_compiler(Digest const& body) { return read_any_compiler(body, this); }
+std::optional<Entry> DiskStore::peek(CacheKey const& key) const { return read(key, nullptr); }
+std::optional<Entry> DiskStore::peek_any_compiler(Digest const& body) const { return read_any_compiler(body, nullptr); }
 
 Status DiskStore::store(Entry const& entry) {
     Status status = write(entry);

@@ -46,8 +46,11 @@ public:
 
     // nullopt: a miss. A bad entry is moved to quarantine/, counted, logged once, and is a miss.
     std::optional<Entry> load(CacheKey const& key);
-    // Entries of any compiler for this body, best first (highest nvrtc version, then latest created, both from metadata).
-    std::vector<Entry> load_any_compiler(Digest const& body);
+    // The best entry of any compiler for this body (highest nvrtc version, then latest created, both from metadata).
+    std::optional<Entry> load_any_compiler(Digest const& body);
+    // The same entries, and no trace: a bad one stays where it is, and nothing is counted or logged.
+    std::optional<Entry> peek(CacheKey const& key) const;
+    std::optional<Entry> peek_any_compiler(Digest const& body) const;
     // Replaces an entry of the same key. UNAVAILABLE if it could not be written, INVALID_ARGUMENT if it breaks a limit of the format.
     Status store(Entry const& entry);
 
@@ -63,7 +66,10 @@ private:
     static ReadEntry read_entry(int folder, CacheKey const& key);
     Result<UniqueFd> open_body_folder(Digest const& body, bool create) const;
     std::string path_of(CacheKey const& key) const;
-    std::optional<Entry> load_from(int folder, CacheKey const& key);
+    // `keeper`: this store, which sets bad entries aside and warns, or null, which leaves them.
+    std::optional<Entry> read(CacheKey const& key, DiskStore* keeper) const;
+    std::optional<Entry> read_any_compiler(Digest const& body, DiskStore* keeper) const;
+    std::optional<Entry> read_from(int folder, CacheKey const& key, DiskStore* keeper) const;
     Status write(Entry const& entry);
     void set_aside(int folder, CacheKey const& key, ReadEntry const& bad);
     Result<std::string> move_away(int folder, CacheKey const& key) const;

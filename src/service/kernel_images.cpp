@@ -15,6 +15,11 @@ std::string describe(CompileRequest const& request, CacheKey const& key) {
     return fmt::format("{} {} {}", family_name(request.family), request.target, key.body.hex().substr(0, 12));
 }
 
+std::shared_ptr<KernelImage const> from_disk(cache::Entry&& entry) {
+    return std::make_shared<KernelImage const>(
+        KernelImage{entry.key, std::move(entry.image), entry.is_ptx, true, std::move(entry.metadata)});
+}
+
 }  // namespace
 
 KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain)
@@ -63,22 +68,20 @@ Result<std::shared_ptr<KernelImage const>> KernelImages::replace(CompileRequest 
 
 bool KernelImages::in_memory(ImageKey const& key) const { return slots_.find({key.key}) != nullptr; }
 
-std::shared_ptr<KernelImage const> KernelImages::peek(ImageKey const& key) {
+std::shared_ptr<KernelImage const> KernelImages::peek(ImageKey const& key) const {
     std::optional<cache::Entry> entry;
-    if (key.compiler.ok()) entry = store_->load(key.key);
-    if (!entry && key.any_compiler) {
-        std::vector<cache::Entry> entries = store_->load_any_compiler(key.key.body);
-        if (!entries.empty()) entry = std::move(entries.front());
-    }
-    if (!entry) return nullptr;
-    return std::make_shared<KernelImage const>(
-        KernelImage{entry->key, std::move(entry->image), entry->is_ptx, true, std::move(entry->metadata)});
+    if (key.compiler.ok()) entry = store_->peek(key.key);
+    if (!entry && key.any_compiler) entry = store_->peek_any_compiler(key.key.body);
+    return entry ? from_disk(std::move(*entry)) : nullptr;
 }
 
 std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& request, ImageKey const& key) {
     auto const start = std::chrono::steady_clock::now();
-    std::shared_ptr<KernelImage const> image = peek(key);
-    if (image == nullptr) return nullptr;
+    std::optional<cache::Entry> entry;
+    if (key.compiler.ok()) entry = store_->load(key.key);
+    if (!entry && key.any_compiler) entry = store_->load_any_compiler(key.key.body);
+    if (!entry) return nullptr;
+    std::shared_ptr<KernelImage const> image = from_disk(std::move(*entry));
     ++disk_hits_;
     if (log::enabled(log::Level::kInfo)) {
         std::chrono::duration<double, std::milli> const elapsed = std::chrono::steady_clock::now() - start;

@@ -42,7 +42,7 @@ public:
 
     // The store alone; null: a miss. load() counts and logs a hit, peek() leaves no trace.
     std::shared_ptr<KernelImage const> load(CompileRequest const& request, ImageKey const& key);
-    std::shared_ptr<KernelImage const> peek(ImageKey const& key);
+    std::shared_ptr<KernelImage const> peek(ImageKey const& key) const;
     // Keeps what a compile made: counted, logged in one line, stored. `stored` may be null: a launch does without the disk.
     std::shared_ptr<KernelImage const> keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
                                             Status* stored);
