@@ -115,7 +115,6 @@ std::vector<std::string> wheel_directories() {
             add(prefix + "/lib/python3*/site-packages");
             directories.push_back(prefix + "/lib");
         }
-    if (!own.empty()) add(own + "/../../.deps/venv/lib/python3*/site-packages");  // a build tree's own environment
     if (std::string const home = environment("HOME"); !home.empty()) add(home + "/.local/lib/python3*/site-packages");
     add("/usr/local/lib/python3*/*-packages");
     return directories;
