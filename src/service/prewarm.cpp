@@ -32,6 +32,9 @@ struct Job {
     std::shared_ptr<KernelImage const> image;
 };
 
+// A kernel that no later process finds was not prewarmed, however well it compiles.
+Status not_kept(Status const& why) { return {why.code(), "the kernel cannot be kept on disk: " + why.message()}; }
+
 std::string describe(Job const& job) {
     std::string const name = job.names.empty() ? std::string("unnamed") : job.names.front();
     std::string const more = job.names.size() > 1 ? fmt::format(" +{}", job.names.size() - 1) : "";
@@ -126,6 +129,8 @@ void Prewarm::run() {
             finish(job, "hit", {});
         } else if (!job.key.compiler.ok()) {
             finish(job, "failed", job.key.compiler);
+        } else if (!service_.store->state().writable) {
+            finish(job, "failed", not_kept(unavailable(service_.store->state().reason)));
         } else {
             misses.push_back(&job);
         }
@@ -169,7 +174,7 @@ void Prewarm::compile_or_throw(Job& job, std::string const* worker) {
     }
     Status stored;
     job.image = service_.images.keep(job.request, job.key.key, std::move(compiled).value(), &stored);
-    finish(job, stored.ok() ? "compiled" : "failed", std::move(stored));
+    finish(job, stored.ok() ? "compiled" : "failed", stored.ok() ? stored : not_kept(stored));
 }
 
 void Prewarm::finish(Job& job, std::string result, Status status) {
@@ -186,11 +191,13 @@ Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) cons
     Json kernels = Json::array();
     std::size_t compiled = 0, hits = 0, failed = 0;
     Job const* first_failure = nullptr;
+    bool no_compiler = false;
     for (Job const& job : jobs_) {
         compiled += job.result == "compiled";
         hits += job.result == "hit";
         failed += job.result == "failed";
         if (job.result == "failed" && first_failure == nullptr) first_failure = &job;
+        no_compiler = no_compiler || (job.result == "failed" && job.admitted && !job.key.compiler.ok());
         kernels.push_back(job_json(job));
     }
     Json const json = {{"schema", "xqajit.prewarm/1"},
@@ -205,7 +212,6 @@ Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) cons
     Status status;
     if (first_failure != nullptr) {
         // Without a compiler nothing on this machine would help; any other reason is the kernel's own.
-        bool const no_compiler = first_failure->status.code() == XQAJIT_UNAVAILABLE;
         status = {no_compiler ? XQAJIT_UNAVAILABLE : XQAJIT_COMPILE_FAILED,
                   fmt::format("{} of {} kernels failed; the first: {}", failed, jobs_.size(), describe(*first_failure))};
     }
@@ -219,9 +225,9 @@ Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_
     if (!entries.ok()) return entries.status();
     Result<std::vector<Target>> const targets = targets_for_prewarm(impl_->settings, options.archs);
     if (!targets.ok()) return targets.status();
-    if (!impl_->store->state().writable) {
-        return unavailable(fmt::format("nothing to prewarm: the cache directory {} is not writable: {}",
-                                       impl_->store->origin().path, impl_->store->state().reason));
+    if (!impl_->store->state().usable) {
+        return unavailable(fmt::format("nothing to prewarm: the cache directory {} is not usable: {}", impl_->store->origin().path,
+                                       impl_->store->state().reason));
     }
     auto const start = Clock::now();
     Prewarm prewarm(*impl_, options);

@@ -114,6 +114,34 @@ TEST_CASE("without a compiler a covered list is all hits, and another is not pos
     CHECK(contains(report["kernels"][0]["error"].get<std::string>(), world.folder() + "/nowhere"));
 }
 
+TEST_CASE("without a compiler is what a run says wherever in the list the kernel stands", "[service][J14]") {
+    World world;
+    world.set("XQAJIT_NVRTC_PATH", world.folder() + "/nowhere");
+    std::string const good = R"({"q_dtype": "bf16", "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64})";
+    std::string const bad = R"({"q_dtype": "bf16", "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "cross_attention": 1})";
+    for (std::string const& shapes : {good + "," + bad, bad + "," + good}) {
+        INFO(shapes);
+        std::string const list = R"({"version": 1, "shapes": [)" + shapes + "]}";
+        CHECK(must(world.service()->prewarm(list, options_for("sm_90a"))).status.code() == XQAJIT_UNAVAILABLE);
+    }
+}
+
+TEST_CASE("a kernel that the disk does not take is a failure that says so, though there is a compiler", "[service][J12]") {
+    World world;
+    auto const service = world.service();
+    world.write("cache/00", "");
+    for (int prefix = 1; prefix < 256; ++prefix) {  // a file in place of each folder
+        char name[16];
+        std::snprintf(name, sizeof name, "cache/%02x", static_cast<unsigned>(prefix));
+        world.write(name, "");
+    }
+    Service::PrewarmReport const report = must(service->prewarm(kList, options_for("sm_90a")));
+    INFO(report.json);
+    CHECK(report.status.code() == XQAJIT_COMPILE_FAILED);
+    CHECK(contains(report.status.message(), "cannot be kept on disk"));
+    CHECK(json::parse(report.json)["summary"]["failed"] == 3);
+}
+
 TEST_CASE("progress is told one kernel at a time, up to all of them", "[service]") {
     World world;
     struct Seen {
