@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "base/standard_streams.h"
 #include "cli.h"
 #include "shape_flags.h"
+#include "standard_streams.h"
 
 namespace {
 

@@ -16,7 +16,7 @@ BELOW = {
     "api": "service driver plan jit cache select params base",
     "tools": "",
     "tools/run": "tools tests driver base",  # checks against the tests' reference
-    "tools/worker": "jit select params base",
+    "tools/worker": "jit select params base tools",
     "kernel_src": "",
     "include": "",
 }
