@@ -7,7 +7,7 @@
 #error "XQAJIT_HEAD_DIM and XQAJIT_HEAD_DIM_V must be defined (16..256 in steps of 16; MLA 576 and 512)"
 #endif
 #if !defined(XQAJIT_GROUP_SIZE) || !defined(XQAJIT_M_TILE) || !defined(XQAJIT_BEAM_WIDTH) || !defined(XQAJIT_PAGE_SIZE)
-#error "XQAJIT_GROUP_SIZE (1..128), XQAJIT_M_TILE (1, 2 or 4), XQAJIT_BEAM_WIDTH (1..8) and XQAJIT_PAGE_SIZE must be defined"
+#error "XQAJIT_GROUP_SIZE (1..128), XQAJIT_M_TILE (1 or 2), XQAJIT_BEAM_WIDTH (1..8) and XQAJIT_PAGE_SIZE must be defined"
 #endif
 #if !defined(XQAJIT_Q_DTYPE) || !defined(XQAJIT_KV_DTYPE) || !defined(XQAJIT_OUT_DTYPE)
 #error "XQAJIT_Q_DTYPE, XQAJIT_KV_DTYPE and XQAJIT_OUT_DTYPE must be defined (xqajit_dtype's values)"
@@ -62,11 +62,13 @@ struct Config {
     static constexpr u32 kLaneVecsV = (kVecsV + kLanes - 1) / kLanes;
     static constexpr u32 kLaneElemsK = kLaneVecsK * kVecElems;
     static constexpr u32 kLaneElemsV = kLaneVecsV * kVecElems;
-    // Loads in flight a lane: as many as the registers beside q and the accumulators hold.
-    static constexpr u32 kUnroll = max_of(1, (kMTile * kLaneElemsK <= 48 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
+    // Loads in flight a lane: as many as the registers beside q, the accumulators and a beam's page indices hold.
+    static constexpr u32 kUnroll =
+        max_of(1, (kMTile * kLaneElemsK <= 48 && kBeamWidth == 1 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
     static constexpr u32 kTileTokens = kUnroll * kTokensAtOnce;  // tokens of one warp's step; a power of two
-    // Blocks an SM that the register count must allow. Few lanes a token means many scores a lane.
-    static constexpr u32 kMinBlocks = kMTile * kLaneElemsK <= 16 ? (kLanes < 8 ? 3 : 4) : 2;
+    // Blocks an SM that the register count must allow. Few lanes a token means many scores a lane; beams and drafts need registers too.
+    static constexpr bool kNeedsMore = kLanes < 8 || kBeamWidth > 1 || kSpecDec != SpecDec::kNone;
+    static constexpr u32 kMinBlocks = kMTile * kLaneElemsK <= 16 ? (kNeedsMore ? 3 : 4) : 2;
 
     static_assert(XQAJIT_NUMERIC == 1, "8-bit KV becomes float: numeric is exact16");
     static_assert(!XQAJIT_SKIP_SOFTMAX, "mmha reads every visible token");
@@ -75,7 +77,7 @@ struct Config {
     static_assert(kMla ? kHeadDim == 576 && kHeadDimV == 512 : kHeadDim == kHeadDimV && kHeadDim >= 16 && kHeadDim <= 256,
                   "head_dim is 16..256 and the same for V; MLA is 576 and 512");
     static_assert(kGroupSize >= 1 && kGroupSize <= 128, "group size is 1..128");
-    static_assert(kMTile == 1 || kMTile == 2 || kMTile == 4, "M tile is 1, 2 or 4 rows");
+    static_assert(kMTile == 1 || kMTile == 2, "M tile is 1 or 2 rows");
     static_assert(kBeamWidth >= 1 && kBeamWidth <= 8, "beam width is 1..8");
     static_assert(kPageSize == 0 || (kPageSize >= 8 && (kPageSize & (kPageSize - 1)) == 0),
                   "page size is 0 or a power of two from 8 on");

@@ -21,9 +21,10 @@ std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t gr
             return !draft ? group_size : 64;
         case Family::kMla:
             return !draft ? group_size : 64;
-        // Without tensor cores a row costs registers: its slice of Q and of the output stay in them.
+        // Without tensor cores a row costs registers and compile time: its slice of Q and of the output stay in registers, and every
+        // product is an instruction. Four rows were slower with 16-bit KV and took up to 0.7 s to compile.
         case Family::kMmha:
-            return std::min(std::bit_ceil(rows), params.mla != 0 ? 2u : 4u);
+            return std::min(std::bit_ceil(rows), 2u);
     }
     return 0;
 }

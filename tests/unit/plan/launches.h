@@ -12,7 +12,7 @@ inline KernelSpec mmha_spec(std::uint32_t group_size, std::uint32_t head_dim = 1
     spec.family = Family::kMmha;
     spec.head_dim = spec.head_dim_v = head_dim;
     spec.group_size = group_size;
-    spec.m_tile = group_size == 1 ? 1 : group_size == 2 ? 2 : 4;
+    spec.m_tile = group_size == 1 ? 1 : 2;
     return spec;
 }
 

@@ -12,9 +12,9 @@ TEST_CASE("the M tile follows each family's rule", "[select]") {
         std::uint32_t m_tile;
     };
     auto const c = GENERATE(values<Case>({
-        {Family::kMmha, 1, 1, false, 1},   {Family::kMmha, 2, 1, false, 2},   {Family::kMmha, 3, 1, false, 4},
-        {Family::kMmha, 7, 1, false, 4},   {Family::kMmha, 128, 1, false, 4}, {Family::kMmha, 1, 2, false, 2},
-        {Family::kMmha, 1, 64, false, 4},  {Family::kMmha, 1, 1, true, 1},    {Family::kMmha, 2, 1, true, 2},
+        {Family::kMmha, 1, 1, false, 1},   {Family::kMmha, 2, 1, false, 2},   {Family::kMmha, 3, 1, false, 2},
+        {Family::kMmha, 7, 1, false, 2},   {Family::kMmha, 128, 1, false, 2}, {Family::kMmha, 1, 2, false, 2},
+        {Family::kMmha, 1, 64, false, 2},  {Family::kMmha, 1, 1, true, 1},    {Family::kMmha, 2, 1, true, 2},
         {Family::kMmha, 128, 1, true, 2},  {Family::kMmha, 16, 8, true, 2},   {Family::kHmma, 8, 1, false, 8},
         {Family::kHmma, 5, 1, false, 5},   {Family::kHmma, 8, 2, false, 16},  {Family::kHmma, 4, 4, false, 16},
         {Family::kHmma, 8, 3, false, 32},  {Family::kGmma, 8, 1, false, 8},   {Family::kGmma, 8, 4, false, 64},
