@@ -64,7 +64,7 @@ struct Config {
     static constexpr u32 kLaneElemsV = kLaneVecsV * kVecElems;
     // Loads in flight a lane: as many as the registers beside q, the accumulators and a beam's page indices hold.
     static constexpr u32 kUnroll =
-        max_of(1, (kMTile * kLaneElemsK <= 48 && kBeamWidth == 1 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
+        max_of(1, (kMTile * kVecElems <= 16 && kBeamWidth == 1 ? 8 : 4) / power_of_two_at_least(kLaneVecsK));
     static constexpr u32 kTileTokens = kUnroll * kTokensAtOnce;  // tokens of one warp's step; a power of two
     // Blocks an SM that the register count must allow. Few lanes a token means many scores a lane; beams and drafts need registers too.
     static constexpr bool kNeedsMore = kLanes < 8 || kBeamWidth > 1 || kSpecDec != SpecDec::kNone;
