@@ -30,6 +30,11 @@ Result<std::shared_ptr<NvrtcLibrary const>> NvrtcLibrary::open(NvrtcIdentity con
     if (functions.version(&library->major_, &library->minor_) != NVRTC_SUCCESS) return failed("does not tell its version");
     if (library->major_ < 12) return failed("is version " + library->version() + ", too old: 12.0 or later is needed");
 
+    // NVRTC opens its second half by name when it first compiles, and that of some Python wheels looks on the loader's path alone:
+    // once opened from NVRTC's own folder it is found there. Where it is missing, NVRTC's own error says so.
+    std::string const folder = identity.path.substr(0, identity.path.rfind('/') + 1);
+    dlopen((folder + "libnvrtc-builtins.so." + library->version()).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
     find(functions.get_num_supported_archs, "nvrtcGetNumSupportedArchs");
     find(functions.get_supported_archs, "nvrtcGetSupportedArchs");
     find(functions.get_error_string, "nvrtcGetErrorString");

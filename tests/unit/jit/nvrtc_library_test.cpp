@@ -1,5 +1,7 @@
 #include "jit/nvrtc_library.h"
 
+#include <dlfcn.h>
+
 #include "support.h"
 
 using namespace xqajit;
@@ -25,6 +27,14 @@ TEST_CASE("the option --no-cache is known from 12.9 on", "[jit]") {
         ScopedEnvironment const version("FAKE_NVRTC_VERSION", each.version);
         CHECK(open_fake()->knows_no_cache() == each.known);
     }
+}
+
+TEST_CASE("its second half is opened from its own folder, whatever the loader's path", "[jit]") {
+    auto const library = open_fake();
+    void* const builtins = dlopen(("libnvrtc-builtins.so." + library->version()).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(builtins != nullptr);
+    CHECK(dlsym(builtins, "fake_nvrtc_builtins") != nullptr);
+    dlclose(builtins);
 }
 
 TEST_CASE("a version before 12.0 is refused with both versions", "[jit]") {
