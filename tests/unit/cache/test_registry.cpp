@@ -156,7 +156,7 @@ TEST_CASE("64 threads with one key make one build and share its value", "[regist
     }
 }
 
-TEST_CASE("64 threads with 16 keys make one build a key; the one that fails fails for its waiters alone", "[registry][J24]") {
+TEST_CASE("64 threads with 16 keys make one build a key, and the one that fails fails for its waiters alone", "[registry][J24]") {
     constexpr std::uint64_t kFailing = 5;
     TestRegistry registry;
     Gate gate(64);

@@ -230,7 +230,7 @@ TEST_CASE("many threads that need one shape wait for one compile", "[service][J2
     }
 }
 
-TEST_CASE("a worker's crash is one compile's failure; a missing worker costs one warning", "[service]") {
+TEST_CASE("a worker's crash is one compile's failure, and a missing worker costs one warning", "[service]") {
     World world;
     world.enter(0);
     world.set("XQAJIT_COMPILE", "worker");

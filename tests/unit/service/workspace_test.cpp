@@ -47,7 +47,7 @@ std::vector<Shape> split_shapes() {
 
 }  // namespace
 
-TEST_CASE("a workspace of exactly the size asked for serves; one byte less is refused with both numbers", "[service][C14]") {
+TEST_CASE("a workspace of exactly the size asked for serves, and one byte less is refused with both numbers", "[service][C14]") {
     World world;
     world.enter(0);
     auto const service = world.service();
