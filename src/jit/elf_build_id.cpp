@@ -76,7 +76,7 @@ std::string id_at(int fd, std::uint64_t offset, std::uint64_t size) {
 }  // namespace
 
 Result<std::string> elf_build_id(std::string const& path) {
-    UniqueFd const file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    UniqueFd const file = above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file.valid()) return unavailable(path + ": " + errno_text(errno));
     Elf64_Ehdr header;
     if (!read_exactly(file.get(), 0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)

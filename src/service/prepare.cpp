@@ -60,6 +60,7 @@ Status Service::prepare(XQAParams const& params) {
         impl_->memory_hits.add();
         return {};
     }
+    impl_->recorder.add(*shape);
     return impl_->prepare_in(**context, *shape, key).status();
 }
 
@@ -76,7 +77,6 @@ Result<PreparedKernel*> Service::Impl::prepare_in(driver::ContextInfo const& con
         if (!plan.ok()) return plan.status();
         Result<LoadedImage*> const kernel = load_in(context, selection->spec, plan->dynamic_smem);
         if (!kernel.ok()) return kernel.status();
-        recorder.add(params);
         return std::make_unique<PreparedKernel>(PreparedKernel{selection->spec, target->arch, *kernel});
     });
 }

@@ -31,6 +31,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     if (prepared != nullptr) {
         impl_->memory_hits.add();
     } else {
+        impl_->recorder.add(*shape);
         Result<bool> const capturing = driver::is_capturing(stream);
         if (!capturing.ok()) return capturing.status();
         if (*capturing) return not_prepared(*shape, "the stream is capturing");

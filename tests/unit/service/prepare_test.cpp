@@ -3,7 +3,6 @@
 #include <fstream>
 #include <thread>
 
-#include "params/shape_list.h"
 #include "world.h"
 
 namespace xqajit {
@@ -295,33 +294,6 @@ TEST_CASE("the directory that is named wins, and its origin is shown", "[service
     CHECK(contains(must(nowhere->cache_path()), "\"usable\": false"));
     world.enter(0);
     require_ok(nowhere->prepare(plain_params()));
-}
-
-TEST_CASE("recorded shapes are a shape list, without duplicates, shared by processes", "[service]") {
-    World world;
-    world.enter(0);
-    std::string const path = world.folder() + "/shapes.json";
-    world.set("XQAJIT_RECORD_SHAPES", path);
-    XQAParams windowed = plain_params();
-    windowed.sliding_window = 128;
-    for (int process = 0; process < 2; ++process) {
-        auto const service = world.service();
-        require_ok(service->prepare(plain_params()));
-        require_ok(service->prepare(plain_params()));
-        require_ok(service->prepare(windowed));
-    }
-    std::vector<ShapeEntry> const entries = must(parse_shape_list(world.read(path)));
-    REQUIRE(entries.size() == 2);
-    CHECK(entries[0].params.sliding_window == 0);
-    CHECK(entries[1].params.sliding_window == 128);
-    CHECK(entries[0].params.head_dim == 128);
-
-    SECTION("another file's content is left alone") {
-        std::ofstream(path, std::ios::trunc) << "precious";
-        require_ok(world.service()->prepare(plain_params()));
-        CHECK(world.read(path) == "precious");
-        CHECK(world.logged("XQAJIT_RECORD_SHAPES").size() == 1);
-    }
 }
 
 TEST_CASE("shapes that differ in run-time values alone share one kernel", "[service]") {
