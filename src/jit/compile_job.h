@@ -2,6 +2,7 @@
 // sources it was itself built with.
 #pragma once
 
+#include "base/subprocess.h"
 #include "jit/compiler.h"
 
 namespace xqajit {
@@ -20,5 +21,10 @@ CompileJob job_for(CompileRequest const& request);  // views of the embedded sou
 Result<CompiledImage> run_job(NvrtcLibrary const& nvrtc, CompileJob const& job);
 Result<CompiledImage> run_job_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileJob const& job,
                                         std::chrono::milliseconds timeout);
+
+// Why a worker process gave no result. OUT_OF_MEMORY needs evidence: the compiler's own word, or an oom_killed that says that the kernel
+// ended a process for lack of memory meanwhile.
+Status worker_failure(std::string const& worker, ProcessResult const& process, CompileJob const& job,
+                      std::chrono::milliseconds timeout, bool oom_killed);
 
 }  // namespace xqajit

@@ -34,9 +34,11 @@ std::string key_text(CompileRequest const& request);                      // the
 // where this NVRTC does not know the target: names both and lists the known ones.
 Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& request);
 
-// In a worker process: a crash or a time-out is COMPILE_FAILED and memory running out is OUT_OF_MEMORY, for this request alone. The
+// In a worker process: a crash, a kill or a time-out is COMPILE_FAILED and memory that is known to have run out is OUT_OF_MEMORY, for
+// this request alone. The
 // sources travel with the request, so a worker of another build compiles what the key says. Thread-safe.
-// UNAVAILABLE if no worker is found (XQAJIT_WORKER, else libexec/xqajit/xqajit-worker beside the library's folder or one above).
+// find_worker: XQAJIT_WORKER, INVALID_ARGUMENT if it names no executable; else libexec/xqajit/xqajit-worker beside the library's folder
+// or one above, UNAVAILABLE if there is none.
 Result<std::string> find_worker(Settings const& settings);
 Result<CompiledImage> compile_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileRequest const& request,
                                         std::chrono::milliseconds timeout);

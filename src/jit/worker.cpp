@@ -2,11 +2,13 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "base/file.h"
+#include "base/oom_kills.h"
 #include "base/subprocess.h"
 #include "jit/own_path.h"
 #include "jit/worker_protocol.h"
@@ -53,48 +55,64 @@ std::string seconds(std::chrono::milliseconds time) {
     return text + " s";
 }
 
-// Why there is no result.
-Status worker_failure(ProcessResult const& process, CompileJob const& job, std::chrono::milliseconds timeout) {
-    std::string const tail = process.err.substr(process.err.size() - std::min(process.err.size(), kMaxErrorTail));
-    std::string const detail = "macros: " + job.macros.to_string() + "\nworker's standard error:\n" + tail;
-    using End = ProcessResult::End;
-    if (process.end == End::kTimedOut)
-        return {XQAJIT_COMPILE_FAILED, "the compiler did not finish " + job.name + " within " + seconds(timeout), detail};
-    bool const killed = process.end == End::kSignalled && process.code == SIGKILL;
-    if (killed || tail.find("bad_alloc") != std::string::npos)
-        return {XQAJIT_OUT_OF_MEMORY, "the compiler ran out of memory on " + job.name + " (" + process.describe() + ")", detail};
-    if (process.end == End::kSignalled)
-        return {XQAJIT_COMPILE_FAILED, "the compiler crashed on " + job.name + " (" + process.describe() + ")", detail};
-    return {XQAJIT_COMPILE_FAILED, "the compiler ended without a result on " + job.name + " (" + process.describe() + ")", detail};
+// "" if it is one that run_process() takes.
+std::string why_not_executable(std::string const& path) {
+    struct stat facts {};
+    if (!path.starts_with('/')) return "it is a relative path";
+    if (stat(path.c_str(), &facts) != 0) return errno_text(errno);
+    if (!S_ISREG(facts.st_mode)) return "it is not a regular file";
+    return access(path.c_str(), X_OK) == 0 ? "" : errno_text(errno);
 }
 
 }  // namespace
 
+Status worker_failure(std::string const& worker, ProcessResult const& process, CompileJob const& job,
+                      std::chrono::milliseconds timeout, bool oom_killed) {
+    std::string const tail = process.err.substr(process.err.size() - std::min(process.err.size(), kMaxErrorTail));
+    std::string const detail = "macros: " + job.macros.to_string() + "\nworker's standard error:\n" + tail;
+    std::string const on = " on " + job.name + " (" + process.describe() + ")";
+    using End = ProcessResult::End;
+    if (process.end == End::kTimedOut)
+        return {XQAJIT_COMPILE_FAILED, "the compiler did not finish " + job.name + " within " + seconds(timeout), detail};
+    bool const killed = process.end == End::kSignalled && process.code == SIGKILL;
+    if ((killed && oom_killed) || tail.find("bad_alloc") != std::string::npos)
+        return {XQAJIT_OUT_OF_MEMORY, "the compiler ran out of memory" + on, detail};
+    if (killed)
+        return {XQAJIT_COMPILE_FAILED,
+                "the compiler was killed" + on + ": by somebody, or by the kernel for lack of memory, which it does not tell",
+                detail};
+    if (process.end == End::kSignalled) return {XQAJIT_COMPILE_FAILED, "the compiler crashed" + on, detail};
+    return {XQAJIT_COMPILE_FAILED, "the compile worker " + worker + " ended without a result" + on, detail};
+}
+
 Result<std::string> find_worker(Settings const& settings) {
     auto const& setting = settings.get(SettingId::kWorker);
-    if (setting.is_set && !setting.text.empty()) {
-        if (access(setting.text.c_str(), X_OK) == 0) return setting.text;
-        return unavailable("XQAJIT_WORKER is " + setting.text + ": " + errno_text(errno) +
-                           "; it names the compile worker's executable");
+    if (setting.is_set) {
+        std::string const why = why_not_executable(setting.text);
+        if (why.empty()) return setting.text;
+        return invalid_argument("XQAJIT_WORKER is '" + setting.text + "': " + why +
+                                "; accepted is the absolute path of the compile worker's executable");
     }
     std::string const own = own_directory();
     // The second is for a library folder with one more level, as Debian's lib/x86_64-linux-gnu.
     std::string looked_at;
     for (char const* up : {"/..", "/../.."}) {
         std::string const path = own + up + "/libexec/xqajit/xqajit-worker";
-        if (access(path.c_str(), X_OK) == 0) return path;
-        looked_at += (looked_at.empty() ? "" : ", ") + path;
+        std::string const why = why_not_executable(path);
+        if (why.empty()) return path;
+        looked_at += (looked_at.empty() ? "" : ", ") + path + " (" + why + ")";
     }
     return unavailable("compile worker not found: looked for " + looked_at + "; XQAJIT_WORKER names another place");
 }
 
 Result<CompiledImage> run_job_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileJob const& job,
                                         std::chrono::milliseconds timeout) {
+    std::uint64_t const oom_kills_before = oom_kills();
     auto const process = run_process({worker}, encode_request({nvrtc, job}), timeout);
     if (!process.ok()) return process.status();
     // A whole result counts even where the host has reaped the worker and its exit status is lost.
     if (auto result = decode_result(process->out)) return std::move(*result);
-    return worker_failure(*process, job, timeout);
+    return worker_failure(worker, *process, job, timeout, oom_kills() > oom_kills_before);
 }
 
 int worker_main() {

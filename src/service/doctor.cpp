@@ -31,8 +31,8 @@ Json nvrtc_json(Toolchain& toolchain) {
     return json;
 }
 
-Json worker_json(Toolchain const& toolchain) {
-    Result<std::string> const worker = toolchain.worker();
+Json worker_json(Settings const& settings) {
+    Result<std::string> const worker = find_worker(settings);
     if (!worker.ok()) return missing(worker.status());
     return {{"found", true}, {"path", *worker}};
 }
@@ -92,7 +92,7 @@ Result<std::string> Service::doctor() {
     Json const json = {{"schema", "xqajit.doctor/1"},
                        {"version", fmt::format("{}.{}.{}", XQAJIT_VERSION_MAJOR, XQAJIT_VERSION_MINOR, XQAJIT_VERSION_PATCH)},
                        {"nvrtc", nvrtc_json(impl_->toolchain)},
-                       {"worker", worker_json(impl_->toolchain)},
+                       {"worker", worker_json(impl_->settings)},
                        {"driver", driver_json()},
                        {"cache", cache_json(*impl_->store)},
                        {"settings", settings_json(impl_->settings)},

@@ -83,7 +83,7 @@ public:
     Prewarm(Service::Impl& service, xqajit_prewarm_options const& options) : service_(service), options_(options) {}
 
     void add(ShapeEntry const& entry, Target const& target);
-    void run();
+    Status run();
     Service::PrewarmReport report(std::size_t entries, double seconds) const;
 
 private:
@@ -118,7 +118,8 @@ void Prewarm::add(ShapeEntry const& entry, Target const& target) {
     jobs_.push_back(std::move(job));
 }
 
-void Prewarm::run() {
+// Fails only where nothing could be compiled for a reason of the settings.
+Status Prewarm::run() {
     std::vector<Job*> misses;
     for (Job& job : jobs_) {
         auto const start = Clock::now();
@@ -135,22 +136,19 @@ void Prewarm::run() {
             misses.push_back(&job);
         }
     }
-    if (misses.empty()) return;
+    if (misses.empty()) return {};
 
-    Result<std::string> const worker = service_.toolchain.worker();
-    if (!worker.ok()) {
-        // NVRTC's front end is serial within a process: threads here would only queue.
-        service_.toolchain.warn_without_worker(worker.status());
-        for (Job* job : misses) compile(*job, nullptr);
-        return;
-    }
+    Result<std::optional<std::string>> const worker = service_.toolchain.worker_to_use();
+    if (!worker.ok()) return worker.status();
     std::atomic<std::size_t> next{0};
     auto const work = [&] {
-        for (std::size_t i = next++; i < misses.size(); i = next++) compile(*misses[i], &*worker);
+        for (std::size_t i = next++; i < misses.size(); i = next++) compile(*misses[i], *worker ? &**worker : nullptr);
     };
-    std::size_t const count = std::min<std::size_t>(options_.jobs != 0 ? options_.jobs : default_jobs(), misses.size());
+    // NVRTC's front end is serial within a process: without a worker more threads would only queue.
+    std::size_t const jobs = !*worker ? 1 : options_.jobs != 0 ? options_.jobs : default_jobs();
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < count; ++i) threads.emplace_back(work);
+    for (std::size_t i = 0; i < std::min(jobs, misses.size()); ++i) threads.emplace_back(work);
+    return {};
 }
 
 // A thread's body: an exception that left it would end the process.
@@ -233,7 +231,7 @@ Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_
     Prewarm prewarm(*impl_, options);
     for (Target const& target : *targets)
         for (ShapeEntry const& entry : *entries) prewarm.add(entry, target);
-    prewarm.run();
+    XQAJIT_RETURN_IF_ERROR(prewarm.run());
     return prewarm.report(entries->size(), ms_since(start) * 1e-3);
 }
 

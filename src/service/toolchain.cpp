@@ -27,12 +27,10 @@ Result<std::shared_ptr<NvrtcLibrary const>> Toolchain::library() {
 }
 
 Result<CompiledImage> Toolchain::compile(CompileRequest const& request) {
-    if (settings_.text(SettingId::kCompile) == "worker") {
-        Result<std::string> const found = worker();
-        if (found.ok()) return compile_in_worker(*found, request);
-        warn_without_worker(found.status());
-    }
-    return compile_in_process(request);
+    if (settings_.text(SettingId::kCompile) != "worker") return compile_in_process(request);
+    Result<std::optional<std::string>> const worker = worker_to_use();
+    if (!worker.ok()) return worker.status();
+    return *worker ? compile_in_worker(**worker, request) : compile_in_process(request);
 }
 
 Result<CompiledImage> Toolchain::compile_in_process(CompileRequest const& request) {
@@ -47,8 +45,12 @@ Result<CompiledImage> Toolchain::compile_in_worker(std::string const& worker, Co
     return xqajit::compile_in_worker(worker, *nvrtc, request, std::chrono::seconds(settings_.integer(SettingId::kCompileTimeout)));
 }
 
-void Toolchain::warn_without_worker(Status const& why) {
-    if (!warned_.exchange(true)) log::warning("compiling in this process: " + why.message());
+Result<std::optional<std::string>> Toolchain::worker_to_use() {
+    Result<std::string> const found = find_worker(settings_);
+    if (found.ok()) return std::optional(*found);
+    if (found.status().code() != XQAJIT_UNAVAILABLE) return found.status();
+    if (!warned_.exchange(true)) log::warning("compiling in this process: " + found.status().message());
+    return std::optional<std::string>();
 }
 
 }  // namespace xqajit

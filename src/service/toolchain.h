@@ -23,12 +23,12 @@ public:
     Result<NvrtcIdentity> identity();
     // Loads the library.
     Result<std::shared_ptr<NvrtcLibrary const>> library();
-    // Where XQAJIT_COMPILE says. Without a worker to be found: in this process, with one warning.
+    // Where XQAJIT_COMPILE says, in worker_to_use().
     Result<CompiledImage> compile(CompileRequest const& request);
     Result<CompiledImage> compile_in_process(CompileRequest const& request);
     Result<CompiledImage> compile_in_worker(std::string const& worker, CompileRequest const& request);
-    Result<std::string> worker() const { return find_worker(settings_); }
-    void warn_without_worker(Status const& why);
+    // Nothing where XQAJIT_WORKER is unset and no worker is installed: this process is to compile, with one warning.
+    Result<std::optional<std::string>> worker_to_use();
 
 private:
     Settings const& settings_;

@@ -49,7 +49,7 @@ TEST_CASE("a compiler that crashes, hangs or runs out of memory is a status that
           Case{"FAKE_NVRTC_MEMORY", "error", XQAJIT_OUT_OF_MEMORY, "ran out of memory on mmha sm_90a"},
           Case{"FAKE_NVRTC_MEMORY", "throw", XQAJIT_OUT_OF_MEMORY, "ran out of memory on mmha sm_90a"},
           Case{"FAKE_NVRTC_MEMORY", "abort", XQAJIT_OUT_OF_MEMORY, "ran out of memory on mmha sm_90a"},
-          Case{"FAKE_NVRTC_MEMORY", "kill", XQAJIT_OUT_OF_MEMORY, "ran out of memory on mmha sm_90a (killed by SIGKILL"},
+          Case{"FAKE_NVRTC_MEMORY", "kill", XQAJIT_COMPILE_FAILED, "was killed on mmha sm_90a (killed by SIGKILL"},
           Case{"FAKE_NVRTC_FAIL", "k.cu(1): error: x", XQAJIT_COMPILE_FAILED, "compiling mmha sm_90a failed: k.cu(1): error: x"},
           Case{"FAKE_NVRTC_VERSION", "11.2", XQAJIT_UNAVAILABLE, "too old"},
           Case{"FAKE_NVRTC_ARCHS", "80", XQAJIT_UNSUPPORTED, "target sm_90a is unknown"}}) {
@@ -110,7 +110,37 @@ TEST_CASE("a worker answers a request that it can't read with an error", "[jit]"
     CHECK(contains(process->out, "can't read"));
 }
 
-TEST_CASE("the worker lies beside the library, or where XQAJIT_WORKER says", "[jit]") {
+TEST_CASE("memory has run out only where there is evidence of it", "[jit]") {
+    using End = ProcessResult::End;
+    struct Case {
+        ProcessResult process;
+        bool oom_killed;
+        xqajit_status code;
+        std::vector<std::string> words;
+    };
+    for (Case const& each :
+         {Case{{End::kSignalled, SIGKILL, "", ""}, false, XQAJIT_COMPILE_FAILED, {"SIGKILL", "by somebody", "lack of memory"}},
+          Case{{End::kSignalled, SIGKILL, "", ""}, true, XQAJIT_OUT_OF_MEMORY, {"ran out of memory", "SIGKILL"}},
+          Case{{End::kSignalled, SIGKILL, "", "std::bad_alloc"}, false, XQAJIT_OUT_OF_MEMORY, {"ran out of memory"}},
+          Case{{End::kSignalled, SIGABRT, "", "what(): std::bad_alloc"},
+               false,
+               XQAJIT_OUT_OF_MEMORY,
+               {"ran out of memory", "SIGABRT"}},
+          Case{{End::kSignalled, SIGSEGV, "", ""}, true, XQAJIT_COMPILE_FAILED, {"crashed", "SIGSEGV"}},
+          Case{{End::kTimedOut, SIGKILL, "", ""}, true, XQAJIT_COMPILE_FAILED, {"did not finish", "within 7 s"}},
+          Case{{End::kUnknown, 0, "", ""}, true, XQAJIT_COMPILE_FAILED, {"/w/worker", "status unknown"}},
+          Case{{End::kExited, 1, "", ""}, false, XQAJIT_COMPILE_FAILED, {"/w/worker", "exited with status 1"}}}) {
+        Status const status = worker_failure("/w/worker", each.process, sample_job(), 7s, each.oom_killed);
+        INFO(status.message());
+        CHECK(status.code() == each.code);
+        CHECK(contains(status.message(), "mmha sm_90a"));
+        CHECK(contains(status.detail(), "-DXQAJIT_HEAD_DIM=128"));
+        for (std::string const& word : each.words) CHECK(contains(status.message(), word));
+    }
+}
+
+TEST_CASE("the worker lies beside the library, or where XQAJIT_WORKER says, which is refused by name if it is no executable",
+          "[jit]") {
     auto const beside = find_worker(settings_with({}));
     INFO(beside.status().message());
     REQUIRE(beside.ok());
@@ -123,8 +153,22 @@ TEST_CASE("the worker lies beside the library, or where XQAJIT_WORKER says", "[j
     auto const named = find_worker(settings_with({"XQAJIT_WORKER=" + std::string(WORKER)}));
     REQUIRE(named.ok());
     CHECK(*named == WORKER);
-    auto const wrong = find_worker(settings_with({"XQAJIT_WORKER=/nowhere/worker"}));
-    REQUIRE(!wrong.ok());
-    CHECK(wrong.status().code() == XQAJIT_UNAVAILABLE);
-    CHECK(contains(wrong.status().message(), "/nowhere/worker"));
+
+    TemporaryFolder folder;
+    struct Row {
+        std::string path;
+        char const* reason;
+    };
+    for (Row const& row : {Row{"/nowhere/worker", "No such file"},
+                           {folder.write("plain", "text"), "Permission denied"},
+                           {folder.path(), "not a regular file"},
+                           {"/dev/null", "not a regular file"},
+                           {"xqajit-worker", "a relative path"}}) {
+        INFO(row.path);
+        auto const wrong = find_worker(settings_with({"XQAJIT_WORKER=" + row.path}));
+        REQUIRE(!wrong.ok());
+        CHECK(wrong.status().code() == XQAJIT_INVALID_ARGUMENT);
+        for (std::string const& part : {"XQAJIT_WORKER is '" + row.path + "'", std::string(row.reason), std::string("accepted is")})
+            CHECK(contains(wrong.status().message(), part));
+    }
 }

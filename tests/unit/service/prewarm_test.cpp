@@ -96,14 +96,6 @@ TEST_CASE("a worker's death fails its kernel alone", "[service]") {
     }
 }
 
-TEST_CASE("without a worker prewarm compiles in this process, with one warning", "[service]") {
-    World world;
-    world.set("XQAJIT_WORKER", world.folder() + "/nowhere");
-    CHECK(prewarm(*world.service(), "sm_90a")["summary"]["compiled"] == 3);
-    CHECK(world.logged("compiling in this process").size() == 1);
-    CHECK(world.nvrtc_is_loaded());
-}
-
 TEST_CASE("without a compiler a covered list is all hits, and another is not possible here", "[service][J14]") {
     World world;
     prewarm(*world.service(), "sm_90a");
