@@ -120,7 +120,30 @@ std::vector<std::string> wheel_directories() {
     return directories;
 }
 
-Result<NvrtcIdentity> identify(std::string const& file, std::string const& origin) {
+// Notes what it looked at, and why a file that is there was passed over.
+Result<NvrtcIdentity> search_directory(std::string const& directory, std::string const& origin,
+                                       std::vector<std::string>& looked_at) {
+    looked_at.push_back(directory);
+    for (char const* name : kFileNames) {
+        std::string const file = directory + "/" + name;
+        struct stat facts {};
+        if (stat(file.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
+        auto identity = identify_nvrtc(file, origin);
+        if (identity.ok()) return identity;
+        looked_at.push_back("(" + identity.status().message() + ")");
+    }
+    return unavailable("no NVRTC in " + directory);
+}
+
+Result<NvrtcIdentity> not_found(std::vector<std::string> const& looked_at, std::string const& advice) {
+    std::string places;
+    for (auto const& place : looked_at) places += (places.empty() ? "" : ", ") + place;
+    return unavailable("NVRTC not found: no libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so in " + places + "; " + advice);
+}
+
+}  // namespace
+
+Result<NvrtcIdentity> identify_nvrtc(std::string const& file, std::string const& origin) {
     auto const id = elf_build_id(file);
     if (!id.ok()) return id.status();
     NvrtcIdentity identity{resolve(file), {}, origin};
@@ -137,35 +160,13 @@ Result<NvrtcIdentity> identify(std::string const& file, std::string const& origi
     return identity;
 }
 
-// Notes what it looked at, and why a file that is there was passed over.
-Result<NvrtcIdentity> search_directory(std::string const& directory, std::string const& origin,
-                                       std::vector<std::string>& looked_at) {
-    looked_at.push_back(directory);
-    for (char const* name : kFileNames) {
-        std::string const file = directory + "/" + name;
-        struct stat facts {};
-        if (stat(file.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
-        auto identity = identify(file, origin);
-        if (identity.ok()) return identity;
-        looked_at.push_back("(" + identity.status().message() + ")");
-    }
-    return unavailable("no NVRTC in " + directory);
-}
-
-Result<NvrtcIdentity> not_found(std::vector<std::string> const& looked_at, std::string const& advice) {
-    std::string places;
-    for (auto const& place : looked_at) places += (places.empty() ? "" : ", ") + place;
-    return unavailable("NVRTC not found: no libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so in " + places + "; " + advice);
-}
-
-}  // namespace
-
 Result<NvrtcIdentity> find_nvrtc(Settings const& settings) {
     std::vector<std::string> looked_at;
     auto const& setting = settings.get(SettingId::kNvrtcPath);
     if (setting.is_set && !setting.text.empty()) {
         struct stat facts {};
-        if (stat(setting.text.c_str(), &facts) == 0 && !S_ISDIR(facts.st_mode)) return identify(setting.text, "XQAJIT_NVRTC_PATH");
+        if (stat(setting.text.c_str(), &facts) == 0 && !S_ISDIR(facts.st_mode))
+            return identify_nvrtc(setting.text, "XQAJIT_NVRTC_PATH");
         auto identity = search_directory(setting.text, "XQAJIT_NVRTC_PATH", looked_at);
         return identity.ok() ? identity
                              : not_found(looked_at, "that is what XQAJIT_NVRTC_PATH names, and nothing else is searched");

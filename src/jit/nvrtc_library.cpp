@@ -2,9 +2,27 @@
 
 #include <dlfcn.h>
 
+#include <map>
+#include <mutex>
+
 #include "jit/nvrtc_functions.h"
 
 namespace xqajit {
+namespace {
+
+// Which build the loader gives for this path. Once it has loaded one it gives that one, whatever the file holds by now, so what
+// counts is what the file held then. Called after dlopen: a file that is replaced at that moment is taken for the new one, and refused.
+Result<Digest> loaded_build(std::string const& path) {
+    static std::mutex mutex;
+    static std::map<std::string, Digest> builds;
+    std::lock_guard const lock(mutex);
+    if (auto const known = builds.find(path); known != builds.end()) return known->second;
+    Result<NvrtcIdentity> const identity = identify_nvrtc(path, "");
+    if (!identity.ok()) return identity.status();
+    return builds[path] = identity->build;
+}
+
+}  // namespace
 
 NvrtcLibrary::NvrtcLibrary() : functions_(std::make_unique<Functions>()) {}
 NvrtcLibrary::~NvrtcLibrary() = default;
@@ -25,10 +43,18 @@ Result<std::shared_ptr<NvrtcLibrary const>> NvrtcLibrary::open(NvrtcIdentity con
     };
     auto const failed = [&](std::string const& why) { return unavailable("NVRTC at " + identity.path + " " + why); };
 
+    // A key tells the compiler's build: an image of another one must not be kept under it.
+    Result<Digest> const build = loaded_build(identity.path);
+    if (!build.ok()) return build.status();
+    if (*build != identity.build)
+        return failed("has changed under the process (build " + identity.build.hex().substr(0, 12) + " was found, " +
+                      build->hex().substr(0, 12) + " is loaded): a restart takes the new one");
+
     find(functions.version, "nvrtcVersion");
     if (missing) return failed("has no function nvrtcVersion");
     if (functions.version(&library->major_, &library->minor_) != NVRTC_SUCCESS) return failed("does not tell its version");
-    if (library->major_ < 12) return failed("is version " + library->version() + ", too old: 12.0 or later is needed");
+    if (library->major_ < 12 || (library->major_ == 12 && library->minor_ < 4))
+        return failed("is version " + library->version() + ", too old: 12.4 or later is needed");
 
     // NVRTC opens its second half by name when it first compiles, and that of some Python wheels looks on the loader's path alone:
     // once opened from NVRTC's own folder it is found there. Where it is missing, NVRTC's own error says so.

@@ -17,6 +17,9 @@ struct NvrtcIdentity {
     std::string origin;  // "XQAJIT_NVRTC_PATH", "loader path", "CUDA_HOME", "python wheel"
 };
 
+// Of the library in this file: UNAVAILABLE if it is none.
+Result<NvrtcIdentity> identify_nvrtc(std::string const& file, std::string const& origin);
+
 // Search: XQAJIT_NVRTC_PATH (a library or its directory) alone if set, else loader path, CUDA_HOME, pip's nvidia/*/lib. The first
 // directory that has a library wins; in it the highest version. UNAVAILABLE lists every place looked at.
 Result<NvrtcIdentity> find_nvrtc(Settings const& settings);
@@ -24,7 +27,7 @@ Result<NvrtcIdentity> find_nvrtc(Settings const& settings);
 // Thread-safe. Stays loaded until the process ends.
 class NvrtcLibrary {
 public:
-    // UNAVAILABLE: not loadable, a function is missing, or older than 12.0.
+    // UNAVAILABLE: not loadable, not the build that the identity tells, a function is missing, or older than 12.4.
     static Result<std::shared_ptr<NvrtcLibrary const>> open(NvrtcIdentity const& identity);
     int version_major() const { return major_; }
     int version_minor() const { return minor_; }

@@ -8,7 +8,7 @@ namespace xqajit {
 
 namespace {
 
-constexpr std::string_view kMagic = "xqajit-worker-1\n";
+constexpr std::string_view kMagic = "xqajit-worker-2\n";
 
 class Writer {
 public:
@@ -61,6 +61,7 @@ template <class Take> bool read_fields(std::string_view text, Take const& take) 
 std::string encode_request(WorkerRequest const& request) {
     Writer writer;
     writer.add("nvrtc", request.nvrtc.path);
+    writer.add("build", request.nvrtc.build.hex());
     writer.add("name", request.job.name);
     writer.add("target", request.job.target);
     for (auto const& option : request.job.options) writer.add("option", option);
@@ -77,10 +78,12 @@ std::string encode_request(WorkerRequest const& request) {
 
 std::optional<WorkerRequest> decode_request(std::string_view text) {
     WorkerRequest request;
+    bool known_build = false;
     bool paired = true;  // a value belongs to the macro before it, a text to the source before it
     bool const whole = read_fields(text, [&](std::string_view tag, std::string_view value) {
         auto& [name, target, options, macros, sources] = request.job;
         if (tag == "nvrtc") request.nvrtc.path = value;
+        if (tag == "build") known_build = Digest::parse(value, request.nvrtc.build);
         if (tag == "name") name = value;
         if (tag == "target") target = value;
         if (tag == "option") options.emplace_back(value);
@@ -89,7 +92,7 @@ std::optional<WorkerRequest> decode_request(std::string_view text) {
         if (tag == "value" && (paired = paired && !macros.macros.empty())) macros.macros.back().second = value;
         if (tag == "text" && (paired = paired && !sources.empty())) sources.back().text = value;
     });
-    if (!whole || !paired) return std::nullopt;
+    if (!whole || !known_build || !paired) return std::nullopt;
     return request;
 }
 

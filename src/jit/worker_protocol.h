@@ -1,5 +1,5 @@
 // What passes between the library and its worker process: one request in, one result out, each a list of tagged fields.
-//   message = magic, { field }         magic = "xqajit-worker-1\n"
+//   message = magic, { field }         magic = "xqajit-worker-2\n"
 //   field   = tag, " ", bytes, "\n", value, "\n"        bytes: decimal length of value, which may hold anything
 // The field "end" closes a message, so that a cut one is told from a whole one.
 #pragma once
@@ -13,7 +13,7 @@
 namespace xqajit {
 
 struct WorkerRequest {
-    NvrtcIdentity nvrtc;  // path only
+    NvrtcIdentity nvrtc;  // path and build
     CompileJob job;       // its sources are views of the decoded text
 };
 

@@ -70,7 +70,7 @@ TEST_CASE("every source text reaches the compiler", "[jit]") {
 
 TEST_CASE("a target that this NVRTC does not know is refused with the version and what it knows", "[jit][J17]") {
     ScopedEnvironment const archs("FAKE_NVRTC_ARCHS", "75,80,86");
-    ScopedEnvironment const version("FAKE_NVRTC_VERSION", "12.1");
+    ScopedEnvironment const version("FAKE_NVRTC_VERSION", "12.6");
     TemporaryFolder folder;
     std::string const count = folder.path() + "/count";
     ScopedEnvironment const counted("FAKE_NVRTC_COUNT", count.c_str());
@@ -80,7 +80,7 @@ TEST_CASE("a target that this NVRTC does not know is refused with the version an
         auto const compiled = run_job(*nvrtc, sample_job(target));
         REQUIRE(!compiled.ok());
         CHECK(compiled.status().code() == XQAJIT_UNSUPPORTED);
-        CHECK(contains(compiled.status().message(), "target " + target + " is unknown to NVRTC 12.1"));
+        CHECK(contains(compiled.status().message(), "target " + target + " is unknown to NVRTC 12.6"));
         CHECK(contains(compiled.status().message(), "75, 80, 86"));
     }
     CHECK(read_text(count).empty());  // no compile was begun

@@ -78,7 +78,11 @@ inline Settings settings_with(std::vector<std::string> const& environment) {
     return *settings;
 }
 
-inline NvrtcIdentity fake_identity() { return {FAKE_NVRTC, digest_of("fake"), "test"}; }
+inline NvrtcIdentity fake_identity() {
+    auto const found = find_nvrtc(settings_with({"XQAJIT_NVRTC_PATH=" + std::string(FAKE_NVRTC)}));
+    REQUIRE(found.ok());
+    return *found;
+}
 
 inline std::shared_ptr<NvrtcLibrary const> open_fake() {
     auto library = NvrtcLibrary::open(fake_identity());

@@ -28,10 +28,11 @@ CompiledImage sample_image() {
 TEST_CASE("a request survives the pipe", "[jit]") {
     CompileJob job = sample_job();
     job.sources[1].text = kOddText;
-    std::string const text = encode_request({{"/a/libnvrtc.so.13", {}, ""}, job});
+    std::string const text = encode_request({{"/a/libnvrtc.so.13", digest_of("a build"), ""}, job});
     auto const read = decode_request(text);
     REQUIRE(read.has_value());
     CHECK(read->nvrtc.path == "/a/libnvrtc.so.13");
+    CHECK(read->nvrtc.build == digest_of("a build"));
     CHECK(read->job.name == job.name);
     CHECK(read->job.target == job.target);
     CHECK(read->job.options == job.options);
@@ -76,14 +77,16 @@ TEST_CASE("a message that is cut anywhere, or has more behind it, is no message"
 }
 
 TEST_CASE("nonsense is no message", "[jit]") {
-    std::string const magic = "xqajit-worker-1\n";
+    std::string const magic = "xqajit-worker-2\n";
     for (std::string const body :
          {"status 99999999999999999999\n0\n", "status -1\n0\n", "status 1\n7\n", "end 0\n", "end 0\n\n", "status\n",
           "status 2\n42\nend 0\n\n", "value 1\n1\nend 0\n\n", "text 1\n1\nend 0\n\n", "a 1x\n1\nend 0\n\n"}) {
         INFO(body);
         CHECK(!decode_result(magic + body).has_value());
     }
+    CHECK(!decode_request(magic + "end 0\n\n").has_value());
+    CHECK(!decode_request(magic + "build 2\n0a\nend 0\n\n").has_value());
     CHECK(!decode_request(magic + "value 1\n1\nend 0\n\n").has_value());
     CHECK(!decode_request(magic + "text 1\n1\nend 0\n\n").has_value());
-    CHECK(!decode_result("xqajit-worker-2\nstatus 1\n0\nend 0\n\n").has_value());
+    CHECK(!decode_result("xqajit-worker-1\nstatus 1\n0\nend 0\n\n").has_value());
 }

@@ -41,6 +41,10 @@ public:
     std::vector<std::string> cache_files() const;
     std::vector<std::string> logged(std::string const& part) const;  // lines that contain it
 
+    // A copy of the fake compiler, with a build-id of its own for each mark but 0, takes the place of what XQAJIT_NVRTC_PATH names from
+    // then on, as package managers do it: who uses the old file keeps it.
+    void install_compiler(unsigned char mark) const;
+
     void write(std::string const& name, std::string const& text) const;  // below folder()
     std::string read(std::string const& path) const;
 
