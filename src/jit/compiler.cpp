@@ -79,11 +79,14 @@ bool blames_target(std::string const& log) {
     return log.find("--gpu-architecture") != std::string::npos || log.find("--nv_arch") != std::string::npos;
 }
 
+// Family targets came with 12.9.
+bool needs_later(NvrtcLibrary const& nvrtc, std::string const& target) { return target.ends_with('f') && !nvrtc.at_least(12, 9); }
+
 Status unknown_target(NvrtcLibrary const& nvrtc, std::string const& target) {
     std::string known;
     for (int arch : nvrtc.supported_archs()) known += (known.empty() ? "" : ", ") + std::to_string(arch);
     return unsupported("target " + target + " is unknown to NVRTC " + nvrtc.version() + ": it knows " + known +
-                       (target.ends_with('f') && !nvrtc.knows_no_cache() ? "; targets with the suffix f need 12.9" : ""));
+                       (needs_later(nvrtc, target) ? "; targets with the suffix f need 12.9" : ""));
 }
 
 Status failure(NvrtcLibrary const& nvrtc, CompileJob const& job, nvrtcResult result, std::string const& log) {
@@ -105,9 +108,7 @@ std::vector<std::string> all_options(NvrtcLibrary const& nvrtc, CompileJob const
 }
 
 Result<CompiledImage> run_job_or_throw(NvrtcLibrary const& nvrtc, CompileJob const& job) {
-    auto const& known = nvrtc.supported_archs();
-    if (std::find(known.begin(), known.end(), arch_number(job.target)) == known.end()) return unknown_target(nvrtc, job.target);
-
+    XQAJIT_RETURN_IF_ERROR(check_target(nvrtc, job.target));
     auto const begin = std::chrono::steady_clock::now();
     Program program(nvrtc.functions());
     if (nvrtcResult const result = program.create(job.sources); result != NVRTC_SUCCESS) return failure(nvrtc, job, result, "");
@@ -140,6 +141,12 @@ void log_chatter(CompileJob const& job, Result<CompiledImage> const& result) {
 CompileJob job_for(CompileRequest const& request) {
     return {std::string(family_name(request.family)) + " " + request.target, request.target, keyed_options(request.target),
             request.macros, source_closure(request.family)};
+}
+
+Status check_target(NvrtcLibrary const& nvrtc, std::string const& target) {
+    auto const& known = nvrtc.supported_archs();
+    bool const known_number = std::find(known.begin(), known.end(), arch_number(target)) != known.end();
+    return known_number && !needs_later(nvrtc, target) ? Status() : unknown_target(nvrtc, target);
 }
 
 Result<CompiledImage> run_job(NvrtcLibrary const& nvrtc, CompileJob const& job) {

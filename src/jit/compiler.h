@@ -30,8 +30,11 @@ std::vector<std::string> keyed_options(std::string const& target);
 CacheKey key_for(CompileRequest const& request, Digest const& compiler);  // pure
 std::string key_text(CompileRequest const& request);                      // the hashed fields, for people
 
+// Whether this NVRTC knows the target, as far as that can be told before a compile: UNSUPPORTED names both and lists the known ones.
+Status check_target(NvrtcLibrary const& nvrtc, std::string const& target);
+
 // In this process. Thread-safe. COMPILE_FAILED carries the first error line as message; log and macros as detail. UNSUPPORTED
-// where this NVRTC does not know the target: names both and lists the known ones.
+// as check_target().
 Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& request);
 
 // In a worker process: a crash, a kill or a time-out is COMPILE_FAILED and memory that is known to have run out is OUT_OF_MEMORY, for

@@ -53,8 +53,7 @@ Result<std::shared_ptr<NvrtcLibrary const>> NvrtcLibrary::open(NvrtcIdentity con
     find(functions.version, "nvrtcVersion");
     if (missing) return failed("has no function nvrtcVersion");
     if (functions.version(&library->major_, &library->minor_) != NVRTC_SUCCESS) return failed("does not tell its version");
-    if (library->major_ < 12 || (library->major_ == 12 && library->minor_ < 4))
-        return failed("is version " + library->version() + ", too old: 12.4 or later is needed");
+    if (!library->at_least(12, 4)) return failed("is version " + library->version() + ", too old: 12.4 or later is needed");
 
     // NVRTC opens its second half by name when it first compiles, and that of some Python wheels looks on the loader's path alone:
     // once opened from NVRTC's own folder it is found there. Where it is missing, NVRTC's own error says so.

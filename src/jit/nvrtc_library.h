@@ -33,7 +33,8 @@ public:
     int version_minor() const { return minor_; }
     std::string version() const;                                        // "13.0"
     std::vector<int> const& supported_archs() const { return archs_; }  // 80, 86, 90 ...
-    bool knows_no_cache() const { return major_ > 12 || (major_ == 12 && minor_ >= 9); }
+    bool at_least(int major, int minor) const { return major_ > major || (major_ == major && minor_ >= minor); }
+    bool knows_no_cache() const { return at_least(12, 9); }
     struct Functions;
     Functions const& functions() const { return *functions_; }
     ~NvrtcLibrary();

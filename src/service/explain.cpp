@@ -1,4 +1,4 @@
-// The whole chain for one shape, as a document: nothing is compiled or loaded.
+// The whole chain for one shape, as a document: nothing is compiled, and NVRTC is loaded only where it would be needed.
 #include <nlohmann/json.hpp>
 
 #include "service/impl.h"
@@ -57,7 +57,7 @@ Json key_json(CompileRequest const& request, ImageKey const& key, Toolchain& too
 }
 
 // Where a prepare would take the image from.
-Json image_json(KernelImages& images, ImageKey const& key) {
+Json image_json(KernelImages const& images, Toolchain& toolchain, CompileRequest const& request, ImageKey const& key) {
     if (images.in_memory(key)) return {{"from", "memory"}};
     if (std::shared_ptr<KernelImage const> const image = images.peek(key)) {
         Json json = {{"from", "disk"}, {"bytes", image->image.size()}, {"is_ptx", image->is_ptx}};
@@ -65,7 +65,8 @@ Json image_json(KernelImages& images, ImageKey const& key) {
         json["metadata"] = parse(image->metadata);
         return json;
     }
-    if (!key.compiler.ok()) return {{"from", "nowhere"}, {"reason", "no entry on disk, and no compiler"}};
+    if (Status const why = toolchain.can_compile(request.target); !why.ok())
+        return {{"from", "nowhere"}, {"reason", "no entry on disk, and none can be compiled: " + why.message()}};
     return {{"from", "compile"}};
 }
 
@@ -109,7 +110,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
     json["spec"] = parse(to_json(spec));
     json["macros"] = parse(request.macros.to_json());
     json["key"] = key_json(request, key, impl_->toolchain);
-    json["image"] = image_json(impl_->images, key);
+    json["image"] = image_json(impl_->images, impl_->toolchain, request, key);
 
     LaunchBounds const bounds = impl_->bounds_of(spec, *shape, target->arch.sm_count, batch, seq_len, shape->q_len);
     Json launch = {{"batch", batch},

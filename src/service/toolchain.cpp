@@ -26,6 +26,15 @@ Result<std::shared_ptr<NvrtcLibrary const>> Toolchain::library() {
     return library_;
 }
 
+Status Toolchain::can_compile(std::string const& target) {
+    if (settings_.text(SettingId::kCompile) == "worker") {
+        Status const worker = find_worker(settings_).status();
+        if (!worker.ok() && worker.code() != XQAJIT_UNAVAILABLE) return worker;
+    }
+    Result<std::shared_ptr<NvrtcLibrary const>> const nvrtc = library();
+    return nvrtc.ok() ? check_target(**nvrtc, target) : nvrtc.status();
+}
+
 Result<CompiledImage> Toolchain::compile(CompileRequest const& request) {
     if (settings_.text(SettingId::kCompile) != "worker") return compile_in_process(request);
     Result<std::optional<std::string>> const worker = worker_to_use();

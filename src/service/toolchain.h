@@ -23,6 +23,8 @@ public:
     Result<NvrtcIdentity> identity();
     // Loads the library.
     Result<std::shared_ptr<NvrtcLibrary const>> library();
+    // Whether compile() could begin with this target: the reason if not. Loads the library.
+    Status can_compile(std::string const& target);
     // Where XQAJIT_COMPILE says, in worker_to_use().
     Result<CompiledImage> compile(CompileRequest const& request);
     Result<CompiledImage> compile_in_process(CompileRequest const& request);

@@ -45,7 +45,6 @@ TEST_CASE("explain shows the chain from params to plan, and compiles nothing", "
     CHECK(document["launch"]["plan"]["nb_sub_seq"].get<int>() > 1);
     CHECK(document["launch"]["workspace_size"].get<int>() > 0);
     CHECK(world.compiles() == 0);
-    CHECK_FALSE(world.nvrtc_is_loaded());
 }
 
 TEST_CASE("explain says where the image would come from", "[service]") {
@@ -66,6 +65,48 @@ TEST_CASE("explain says where the image would come from", "[service]") {
     CHECK(other["key"]["compiler"].is_null());
     CHECK(contains(other["key"]["compiler_reason"].get<std::string>(), "nowhere"));
     CHECK(explain(*without, plain_params(), "sm_80")["image"]["from"] == "nowhere");
+}
+
+TEST_CASE("explain of a cached shape does not load the compiler", "[service][J14]") {
+    World world;
+    world.enter(0);
+    world.set("XQAJIT_COMPILE", "worker");
+    require_ok(world.service()->prepare(plain_params()));
+    CHECK(explain(*world.service(), plain_params(), nullptr)["image"]["from"] == "disk");
+    CHECK_FALSE(world.nvrtc_is_loaded());
+}
+
+TEST_CASE("explain says that an image comes from nowhere, and why, where a prepare could not compile it", "[service][J17]") {
+    struct Row {
+        char const* variable;
+        std::string value;
+        char const* target;
+        std::vector<std::string> reasons;
+    };
+    World world;
+    world.write("libnvrtc.so.12", "no library");
+    for (Row const& row :
+         {Row{"XQAJIT_NVRTC_PATH", world.folder() + "/nowhere", "sm_90a", {"NVRTC not found", "/nowhere"}},
+          Row{"XQAJIT_NVRTC_PATH", world.folder() + "/libnvrtc.so.12", "sm_90a", {"libnvrtc.so.12", "not an ELF file"}},
+          Row{"FAKE_NVRTC_VERSION", "12.3", "sm_90a", {"12.3", "too old", "12.4"}},
+          Row{"FAKE_NVRTC_VERSION", "12.8", "sm_120f", {"sm_120f", "12.8", "need 12.9"}},
+          Row{"FAKE_NVRTC_ARCHS", "80,86", "sm_90a", {"sm_90a", "80, 86"}},
+          Row{"XQAJIT_WORKER", "/no/worker", "sm_90a", {"XQAJIT_WORKER", "/no/worker"}}}) {
+        INFO(row.variable << "=" << row.value);
+        std::string const before = std::getenv(row.variable) != nullptr ? std::getenv(row.variable) : "";
+        World::set("XQAJIT_COMPILE", "worker");
+        World::set(row.variable, row.value);
+        json const image = explain(*world.service(), plain_params(), row.target)["image"];
+        CHECK(image["from"] == "nowhere");
+        for (std::string const& reason : row.reasons) CHECK(contains(image["reason"].get<std::string>(), reason));
+        world.cuda().set_devices(row.target == std::string("sm_120f") ? "12.0" : "9.0");
+        world.enter(0);
+        Status const prepared = world.service()->prepare(plain_params());  // which is what then happens
+        CHECK_FALSE(prepared.ok());
+        for (std::string const& reason : row.reasons) CHECK(contains(prepared.message(), reason));
+        World::set(row.variable, before);
+        CHECK(explain(*world.service(), plain_params(), row.target)["image"]["from"] == "compile");
+    }
 }
 
 TEST_CASE("explain of a shape that no family serves has every family's rule and the refusal", "[service]") {
