@@ -78,6 +78,12 @@ std::optional<Number> parse_number(std::string_view text, bool dotted) {
     return number;
 }
 
+std::optional<Number> parse_name(std::string_view name) {
+    for (std::string_view const prefix : {"sm_", "compute_"})
+        if (name.starts_with(prefix)) return parse_number(name.substr(prefix.size()), /*dotted=*/false);
+    return parse_number(name, /*dotted=*/true);
+}
+
 bool knows_suffix(ArchRow const& row, std::string_view suffix) {
     return suffix.size() == 1 && row.suffixes.find(suffix.front()) != std::string_view::npos;
 }
@@ -89,13 +95,8 @@ bool is_tegra(std::uint32_t sm) {
 }  // namespace
 
 Result<ArchFacts> arch_from_name(std::string_view name) {
-    std::string_view rest = name;
-    bool const ptx = rest.starts_with("compute_");
-    if (ptx)
-        rest.remove_prefix(8);
-    else if (rest.starts_with("sm_"))
-        rest.remove_prefix(3);
-    if (std::optional<Number> const number = parse_number(rest, rest.size() == name.size())) {
+    bool const ptx = name.starts_with("compute_");
+    if (std::optional<Number> const number = parse_name(name)) {
         for (ArchRow const& row : kArchs) {
             if (row.sm != number->sm) continue;
             if (!number->suffix.empty() && !knows_suffix(row, number->suffix)) break;
@@ -104,6 +105,11 @@ Result<ArchFacts> arch_from_name(std::string_view name) {
         }
     }
     return invalid_argument(fmt::format("arch is \"{}\": accepted are {}", name, accepted_names()));
+}
+
+bool is_arch_name(std::string_view text) {
+    std::optional<Number> const number = parse_name(text);
+    return number && (number->suffix.empty() || number->suffix == "a" || number->suffix == "f");
 }
 
 Result<ArchFacts> arch_from_capability(std::uint32_t major, std::uint32_t minor) {

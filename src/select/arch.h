@@ -25,6 +25,8 @@ struct ArchFacts {
 // "sm_120f" (one image serves both); "compute_90" stays plain, because PTX is asked for to run on later GPUs.
 // INVALID_ARGUMENT lists the accepted names.
 Result<ArchFacts> arch_from_name(std::string_view name);
+// Whether the text is written as such a name, of a known architecture or not: "sm_70", "7.0", "sm_999a".
+bool is_arch_name(std::string_view text);
 // UNSUPPORTED lists the known capabilities.
 Result<ArchFacts> arch_from_capability(std::uint32_t major, std::uint32_t minor);
 // Whether an image for `target` runs on a device of capability sm: sm_NN on the same major with a minor as high (Tegra parts, 87

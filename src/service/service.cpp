@@ -22,6 +22,7 @@ Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {
     if (!settings.ok()) return settings.status();
     Result<Overrides> overrides = overrides_from(*settings);
     if (!overrides.ok()) return overrides.status();
+    XQAJIT_RETURN_IF_ERROR(check_arch_setting(*settings));
     if (auto const level = log::parse_level(settings->text(SettingId::kLogLevel))) log::set_level(*level);
     for (std::string const& warning : settings->warnings()) log::warning(warning);
     for (std::string const& warning : arch_setting_warnings(*settings)) log::warning(warning);

@@ -128,6 +128,16 @@ Result<std::vector<Target>> targets_for_prewarm(Settings const& settings, char c
     return distinct;
 }
 
+Status check_arch_setting(Settings const& settings) {
+    for (std::string const& name : forced_names(settings))
+        if (!is_arch_name(name))
+            return invalid_argument(fmt::format(
+                "XQAJIT_ARCH is '{}': '{}' is no architecture's name: accepted are such as sm_90a, 90a, 9.0a or compute_80, "
+                "with commas between",
+                settings.text(SettingId::kArch), name));
+    return {};
+}
+
 std::vector<std::string> arch_setting_warnings(Settings const& settings) {
     std::vector<std::string> reasons;
     parse_names(forced_names(settings), "XQAJIT_ARCH", reasons);

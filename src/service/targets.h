@@ -23,7 +23,9 @@ Result<Target> target_for_context(Settings const& settings, driver::ContextInfo 
 Result<Target> target_for_document(Settings const& settings, char const* name);
 // For a prewarm. names: comma-separated; null or empty takes all of XQAJIT_ARCH, else the distinct archs of the present GPUs.
 Result<std::vector<Target>> targets_for_prewarm(Settings const& settings, char const* names);
-// A warning for each name in XQAJIT_ARCH that is no architecture.
+// INVALID_ARGUMENT if a word of XQAJIT_ARCH is not written as an architecture's name.
+Status check_arch_setting(Settings const& settings);
+// A warning for each name in XQAJIT_ARCH that nothing can be compiled for.
 std::vector<std::string> arch_setting_warnings(Settings const& settings);
 
 }  // namespace xqajit

@@ -63,10 +63,10 @@ TEST_CASE("XQAJIT_ARCH: the first usable name is obeyed, irrelevant ones are ski
         {"compute_80", "compute_80", {}},
         {"7.0;9.0", "sm_90a", {}},
         {"sm_80,sm_90a", "sm_90a", {}},
-        {"garbage, sm_120, sm_90a", "sm_90a", {}},
+        {"sm_999a, sm_120, sm_90a", "sm_90a", {}},
         {"8.0", nullptr, {"sm_80", "sm_90"}},
         {"sm_120,sm_80", nullptr, {"sm_120f", "sm_80", "sm_90"}},
-        {"garbage", nullptr, {"garbage", "sm_90a"}},
+        {"sm_999", nullptr, {"sm_999", "sm_90a"}},
         {"7.0", nullptr, {"7.0"}},
     };
     for (Row const& row : rows) {
@@ -93,11 +93,27 @@ TEST_CASE("XQAJIT_ARCH: the first usable name is obeyed, irrelevant ones are ski
     }
 }
 
-TEST_CASE("a name in XQAJIT_ARCH that is no architecture is warned of once", "[service][J21]") {
+TEST_CASE("an architecture in XQAJIT_ARCH that nothing is compiled for is warned of once", "[service][J21]") {
     World world;
-    world.set("XQAJIT_ARCH", "sm_9O,sm_90a");
+    world.set("XQAJIT_ARCH", "sm_70,sm_90a");
     world.service();
-    CHECK(world.logged("sm_9O").size() == 1);
+    CHECK(world.logged("sm_70").size() == 1);
+}
+
+TEST_CASE("a word in XQAJIT_ARCH that is no architecture's name is an error with the value and what is accepted",
+          "[service][J21][A07]") {
+    World world;
+    for (std::string const word :
+         {"garbage", "sm_9O", "sm_", "90b", "sm_9.0", "9.00", "compute", "SM_90", "-1", "090", "sm_90aa"}) {
+        for (std::string const& value : {word, "sm_90a," + word, word + ";sm_80"}) {
+            INFO(value);
+            world.set("XQAJIT_ARCH", value);
+            Status const status = Service::create("").status();
+            CHECK(status.code() == XQAJIT_INVALID_ARGUMENT);
+            for (std::string const& part : {"XQAJIT_ARCH is '" + value + "'", "'" + word + "'", std::string("accepted are")})
+                CHECK(contains(status.message(), part));
+        }
+    }
 }
 
 TEST_CASE("the launch is planned for the device, not for the forced arch", "[service][J21]") {

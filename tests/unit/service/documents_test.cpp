@@ -138,7 +138,7 @@ TEST_CASE("every setting acts visibly, is refused by name when illegal, and is l
     Row const rows[] = {
         {SettingId::kCacheDir, cache.c_str(), nullptr, nullptr, nullptr},
         {SettingId::kNvrtcPath, "/nowhere", nullptr, at("/key/compiler"), nullptr},
-        {SettingId::kArch, "sm_86", nullptr, at("/arch/target"), "sm_86"},
+        {SettingId::kArch, "sm_86", "sm_8G", at("/arch/target"), "sm_86"},
         {SettingId::kForceKernel, "mmha", "hmmma", at("/overrides/force_kernel"), json({"mmha"})},
         {SettingId::kNumeric, "exact16", "exact17", at("/overrides/numeric"), "exact16"},
         {SettingId::kDivision, "invariant", "fair", at("/launch/division"), "invariant"},
