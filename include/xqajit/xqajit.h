@@ -211,7 +211,7 @@ typedef struct xqajit_stats {
  * must not throw, and must not call the library. */
 typedef void (*xqajit_log_fn)(void* user, int level, const char* text);
 /* done of total kernels; text describes the one just finished. Called from one thread at a time. It must not
- * throw: C code is between it and the caller. */
+ * throw: one that does is not called again, every kernel is still compiled, and prewarm returns XQAJIT_INVALID_ARGUMENT. */
 typedef void (*xqajit_progress_fn)(void* user, uint32_t done, uint32_t total, const char* text);
 
 typedef struct xqajit_prewarm_options {

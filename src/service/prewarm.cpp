@@ -26,11 +26,18 @@ struct Job {
     CompileRequest request;  // unset where no family admits the shape
     ImageKey key;
     bool admitted = false;
+    int cost = 0;
     std::string result;  // "hit", "compiled", "failed"
     Status status;
     double ms = 0;
     std::shared_ptr<KernelImage const> image;
 };
+
+// How long a compile takes, in tenths of a plain one: as NVRTC 13.0 does with the bundled models, where all lie within 8 and 13.
+int expected_cost(KernelSpec const& spec) {
+    bool const converts = is_8bit(spec.kv_dtype);
+    return 10 + (converts ? 1 : 0) + (spec.head_dim <= 64 ? 1 : 0) - (!converts && spec.m_tile == 1 ? 2 : 0);
+}
 
 // A kernel that no later process finds was not prewarmed, however well it compiles.
 Status not_kept(Status const& why) { return {why.code(), "the kernel cannot be kept on disk: " + why.message()}; }
@@ -97,6 +104,7 @@ private:
     std::map<CacheKey, std::size_t> job_of_key_;
     std::mutex mutex_;  // serialises progress
     std::uint32_t done_ = 0;
+    Status progress_;  // of the caller's function: not called again once it has thrown
 };
 
 void Prewarm::add(ShapeEntry const& entry, Target const& target) {
@@ -105,6 +113,7 @@ void Prewarm::add(ShapeEntry const& entry, Target const& target) {
     Result<Selection> const selection = select(entry.params, target.arch, service_.overrides);
     if (selection.ok()) {
         job.admitted = true;
+        job.cost = expected_cost(selection->spec);
         job.request = request_of(selection->spec);
         job.key = service_.images.key_of(job.request);
         auto const [known, is_new] = job_of_key_.try_emplace(job.key.key, jobs_.size());
@@ -137,6 +146,8 @@ Status Prewarm::run() {
         }
     }
     if (misses.empty()) return {};
+    // The longest first, so that the workers end at about the same time.
+    std::stable_sort(misses.begin(), misses.end(), [](Job const* a, Job const* b) { return a->cost > b->cost; });
 
     Result<std::optional<std::string>> const worker = service_.toolchain.worker_to_use();
     if (!worker.ok()) return worker.status();
@@ -180,8 +191,18 @@ void Prewarm::finish(Job& job, std::string result, Status status) {
     job.status = std::move(status);
     std::lock_guard const lock(mutex_);
     ++done_;
-    if (options_.progress != nullptr) {
+    if (options_.progress == nullptr || !progress_.ok()) return;
+    // A C++ caller's function may throw though it must not: that costs it the reports, and no kernel.
+    auto const threw = [&](char const* what) {
+        progress_ = invalid_argument(fmt::format(
+            "progress threw '{}' at kernel {} of {}: accepted is a function that does not throw", what, done_, jobs_.size()));
+    };
+    try {
         options_.progress(options_.user, done_, static_cast<std::uint32_t>(jobs_.size()), describe(job).c_str());
+    } catch (std::exception const& error) {
+        threw(error.what());
+    } catch (...) {
+        threw("an unknown exception");
     }
 }
 
@@ -207,7 +228,7 @@ Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) cons
                          {"failed", failed},
                          {"seconds", seconds}}},
                        {"kernels", std::move(kernels)}};
-    Status status;
+    Status status = progress_;
     if (first_failure != nullptr) {
         // Without a compiler nothing on this machine would help; any other reason is the kernel's own.
         status = {no_compiler ? XQAJIT_UNAVAILABLE : XQAJIT_COMPILE_FAILED,

@@ -159,6 +159,64 @@ TEST_CASE("progress is told one kernel at a time, up to all of them", "[service]
     CHECK_FALSE(seen.overlapped);
 }
 
+TEST_CASE("a progress function that throws is not called again, and every kernel is compiled all the same", "[service]") {
+    struct Seen {
+        std::uint32_t throw_at;
+        bool standard;
+        std::uint32_t calls = 0;
+    };
+    for (std::uint32_t const hits : {0u, 3u}) {
+        for (Seen seen : {Seen{1, true}, Seen{2, false}, Seen{5, true}, Seen{9, true}}) {
+            INFO(hits << " hits, throws at " << seen.throw_at);
+            World world;
+            if (hits != 0) prewarm(*world.service(), "sm_90a");
+            xqajit_prewarm_options options = options_for("sm_90a,sm_80,sm_86");
+            options.jobs = 4;
+            options.user = &seen;
+            options.progress = [](void* user, std::uint32_t, std::uint32_t, char const*) {
+                Seen& s = *static_cast<Seen*>(user);
+                if (++s.calls != s.throw_at) return;
+                if (s.standard) throw std::runtime_error("a broken pipe");
+                throw 7;
+            };
+            Service::PrewarmReport const report = must(world.service()->prewarm(kList, options));
+            CHECK(seen.calls == seen.throw_at);
+            CHECK(report.status.code() == XQAJIT_INVALID_ARGUMENT);
+            CHECK(contains(report.status.message(), "progress threw"));
+            CHECK(contains(report.status.message(), "kernel " + std::to_string(seen.throw_at) + " of 9"));
+            CHECK(contains(report.status.message(), seen.standard ? "a broken pipe" : "unknown exception"));
+            CHECK(json::parse(report.json)["summary"]["failed"] == 0);
+            CHECK(world.cache_files().size() == 9);
+        }
+    }
+}
+
+TEST_CASE("prewarm compiles the kernels that take longest first, and reports all in the list's order", "[service]") {
+    World world;
+    std::string const list = R"({"version": 1, "defaults": {"q_dtype": "bf16", "num_kv_heads": 8}, "shapes": [
+      {"name": "single row", "num_q_heads": 8, "head_dim": 128},
+      {"name": "plain", "num_q_heads": 64, "head_dim": 128},
+      {"name": "wide", "num_q_heads": 64, "head_dim": 256},
+      {"name": "8-bit", "num_q_heads": 64, "head_dim": 128, "kv_dtype": "int8"},
+      {"name": "8-bit, small", "num_q_heads": 64, "head_dim": 64, "kv_dtype": "fp8_e4m3"}]})";
+    std::vector<std::string> lines;
+    xqajit_prewarm_options options = options_for("sm_90a");
+    options.jobs = 1;
+    options.user = &lines;
+    options.progress = [](void* user, std::uint32_t, std::uint32_t, char const* text) {
+        std::string const line = text;
+        std::size_t const name = line.rfind('(') + 1;
+        static_cast<std::vector<std::string>*>(user)->push_back(line.substr(name, line.rfind(')') - name));
+    };
+    Service::PrewarmReport const report = must(world.service()->prewarm(list, options));
+    require_ok(report.status);
+    CHECK(lines == std::vector<std::string>{"8-bit, small", "8-bit", "plain", "wide", "single row"});
+    std::vector<std::string> reported;
+    json const document = json::parse(report.json);
+    for (json const& kernel : document["kernels"]) reported.push_back(kernel["names"][0]);
+    CHECK(reported == std::vector<std::string>{"single row", "plain", "wide", "8-bit", "8-bit, small"});
+}
+
 TEST_CASE("a shape that no family serves is a failure with its rule, and the rest is compiled", "[service]") {
     World world;
     std::string const list = R"({"version": 1, "shapes": [
