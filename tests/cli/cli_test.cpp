@@ -361,15 +361,19 @@ TEST_CASE("run without a GPU exits with 3 and the reason", "[cli]") {
 
 TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]") {
     Shell shell;
-    std::vector<std::string> const small = {"--batch", "2", "--seq-len", "100", "--iterations", "10", "--page-size", "16"};
+    std::vector<std::string> const small = {"--batch", "2", "--seq-len", "100", "--page-size", "16"};
     json const timed = shell.document(with_shape({"run"}, small));
     CHECK(timed["schema"] == "xqajit.run/1");
     CHECK(timed["batch"] == 2);
     CHECK(timed["kv_bytes"] == 2 * 100 * 8 * (128 + 128) * 2);
     CHECK(timed["distinct_kv_bytes"] == timed["kv_bytes"]);
     CHECK(timed["shared_pages"] == false);
-    for (char const* field : {"us", "gb_per_s", "copy_gb_per_s", "percent_of_copy", "gpu"}) CHECK(timed.contains(field));
+    CHECK(timed["copies"] == 6);  // 800 KiB each, past four times the fake GPU's megabyte of L2
+    for (char const* field : {"us", "us_min", "us_max", "gb_per_s", "read_gb_per_s", "percent_of_read", "gpu"})
+        CHECK(timed.contains(field));
     CHECK_FALSE(timed.contains("check"));
+    CHECK_FALSE(timed.contains("read_reason"));
+    CHECK(contains(shell.run(with_shape({"run"}, small)).out, "of a plain read's"));
 
     // The fake driver computes nothing, so a check that passed would be no check.
     std::vector<std::string> checked = with_shape({"run", "--check"}, small);
@@ -381,6 +385,17 @@ TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]"
     CHECK(contains(text.out, "check FAILED"));
     CHECK(contains(text.err, "differs from the reference"));
     CHECK(shell.run(with_shape({"run"}, {"--cross-attention"})).code == 1);
+}
+
+TEST_CASE("run of a cached kernel needs no compiler, and says what it could not compare with", "[cli][J14]") {
+    Shell shell;
+    std::vector<std::string> const arguments = with_shape({"run"}, {"--page-size", "16", "--seq-len", "100"});
+    CHECK(shell.run(arguments).code == 0);
+    shell.set("XQAJIT_NVRTC_PATH", "/nowhere");
+    json const timed = shell.document(arguments);
+    CHECK(contains(timed["read_reason"].get<std::string>(), "/nowhere"));
+    CHECK_FALSE(timed.contains("percent_of_read"));
+    CHECK(contains(shell.run(arguments).out, "no plain read to compare with"));
 }
 
 TEST_CASE("doctor and capabilities print what the documents say", "[cli]") {
