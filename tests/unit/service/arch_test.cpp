@@ -49,6 +49,31 @@ TEST_CASE("two contexts on one device share the image and load it once each", "[
     CHECK(world.cuda().live_modules() == 2);
 }
 
+TEST_CASE("a context that is destroyed with kernels loaded leaves the next one whole, and nothing behind", "[service]") {
+    World world;
+    std::uint64_t const before = world.cuda().allocated_bytes();
+    {
+        auto const service = world.service();
+        for (int n = 0; n < 3; ++n) {  // the fake gives each new context the address of the last
+            CUcontext const context = world.enter(0);
+            {
+                Launch launch(plain_params(), 2);
+                launch.add_workspace(*service);
+                require_ok(service->prepare(launch.params));
+                require_ok(service->run(launch.params, launch.args, nullptr));
+                CHECK(world.cuda().live_modules() == 1);
+            }
+            world.cuda().destroy_context(context);
+            CHECK(world.cuda().live_modules() == 0);
+            CHECK(world.cuda().allocated_bytes() == before);
+        }
+        CHECK(world.compiles() == 1);
+        CHECK(service->stats().launches == 3);
+        world.cuda().reset_calls();
+    }
+    CHECK(world.cuda().calls("cuModuleUnload") == 0);  // they went with their contexts
+}
+
 TEST_CASE("XQAJIT_ARCH: the first usable name is obeyed, irrelevant ones are skipped, none usable is an error", "[service][J21]") {
     struct Row {
         char const* value;
