@@ -48,7 +48,6 @@ struct RunOptions : Common {
     std::vector<ShapeFlag> flags;
     std::uint32_t batch = 1;
     std::uint32_t seq_len = 4096;
-    std::uint32_t iterations = 100;
     bool check = false;
 };
 struct CacheOptions : Common {

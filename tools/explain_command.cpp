@@ -29,6 +29,17 @@ std::string macros_line(Json const& macros) {
     return line;
 }
 
+// What prepare or run would answer: the exit code of its status.
+int exit_code(Json const& document) {
+    Json const& refused = document.contains("error") ? document : document["launch"];
+    if (!refused.contains("error")) return kDone;
+    for (int code = XQAJIT_OK; code <= XQAJIT_INTERNAL; ++code) {
+        auto const status = static_cast<xqajit_status>(code);
+        if (refused["error"]["status"] == xqajit_status_name(status)) return exit_code_of(status);
+    }
+    return kFailed;
+}
+
 std::string readable(Json const& document) {
     std::vector<std::vector<std::string>> rows;
     rows.push_back({"shape", text(document["summary"])});
@@ -56,7 +67,7 @@ std::string readable(Json const& document) {
                                       text(plan["nb_sub_seq"]) + " sub-sequences, " + text(plan["nb_row_blocks"]) + " row blocks" +
                                       (launch["pdl"].get<bool>() ? ", pdl" : "")});
     } else {
-        rows.push_back({"launch", bounds + ": " + text(launch["error"]["message"])});
+        rows.push_back({"launch", bounds + ": refused: " + text(launch["error"]["message"])});
     }
     if (launch.contains("workspace_size")) rows.push_back({"workspace", text(launch["workspace_size"]) + " bytes"});
     Json const& gate = document["perf_gate"];
@@ -79,10 +90,10 @@ int explain(ExplainOptions const& options) {
     }
 
     Json documents = Json::array();
-    bool all_served = true;
+    int first_refusal = kDone;
     for (auto const& [name, params] : shapes) {
         Json document = Json::parse(service.explain(params, options.arch, options.batch, options.seq_len));
-        all_served = all_served && !document.contains("error");
+        if (first_refusal == kDone) first_refusal = exit_code(document);
         if (!options.json) print((name.empty() ? "" : printable(name) + "\n") + readable(document));
         if (!name.empty()) document["name"] = name;
         documents.push_back(std::move(document));
@@ -91,7 +102,7 @@ int explain(ExplainOptions const& options) {
         Json const list = {{"schema", "xqajit.explain.list/1"}, {"shapes", documents}};
         print((options.shapes.empty() ? documents.front() : list).dump(1));
     }
-    return all_served ? kDone : kFailed;
+    return first_refusal;
 }
 
 int capabilities(Common const& options, std::string const& arch) {
@@ -103,11 +114,16 @@ int capabilities(Common const& options, std::string const& arch) {
     }
     Json const json = Json::parse(document);
     print(text(json["arch"]) + " (" + text(json["arch_origin"]) + ")");
-    std::vector<std::vector<std::string>> rows = {{"FAMILY", "SHAPE", "PAGES", "HEAD DIMS", "GROUPS", "BEAMS"}};
+    std::vector<std::vector<std::string>> rows = {{"FAMILY", "SHAPE", "PAGES", "HEAD DIMS", "GROUPS", "BEAMS", "DIVISIONS"}};
     auto const range = [](Json const& values) {
         if (values.empty()) return std::string("none");
         if (values.size() <= 12) return values.dump();
         return text(values.front()) + ".." + text(values.back()) + " (" + std::to_string(values.size()) + " values)";
+    };
+    auto const names = [](Json const& values) {
+        std::string line;
+        for (Json const& value : values) line += (line.empty() ? "" : ", ") + text(value);
+        return line;
     };
     for (Json const& family : json["families"]) {
         for (char const* shape : {"decode", "mla"}) {
@@ -116,7 +132,7 @@ int capabilities(Common const& options, std::string const& arch) {
                 rows.push_back({text(family["family"]), shape, family["built"].get<bool>() ? "not served" : "not built"});
             } else {
                 rows.push_back({text(family["family"]), shape, range(served["page_sizes"]), range(served["head_dims"]),
-                                range(served["group_sizes"]), range(served["beam_widths"])});
+                                range(served["group_sizes"]), range(served["beam_widths"]), names(served["divisions"])});
             }
         }
     }

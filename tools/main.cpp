@@ -123,13 +123,10 @@ private:
 #ifdef XQAJIT_HAS_RUN
     void add_run() {
         CLI::App* command = app_.add_subcommand(
-            "run", "Run one shape on random data, and time it against a device copy (GPU); KV smaller than the L2 is served by it");
+            "run", "Run one shape on random data, and time it against a kernel that only reads as many bytes (GPU)");
         command->add_option("--batch", run_.batch, "Requests")->check(whole_number(1, 65536), "1..65536")->capture_default_str();
         command->add_option("--seq-len", run_.seq_len, "Tokens of every request")
             ->check(whole_number(0, 1u << 24), "0..16777216")
-            ->capture_default_str();
-        command->add_option("--iterations", run_.iterations, "Timed launches")
-            ->check(whole_number(1, 100000), "1..100000")
             ->capture_default_str();
         command->add_flag("--check", run_.check, "Compare with the float64 reference");
         add_common(*command, run_);

@@ -131,9 +131,9 @@ typedef struct xqajit_params {
     float softcap;                      /* scores become cap * tanh(score / cap); 0: off */
     float qk_scale;                     /* 0: 1 / sqrt(head_dim); required with mla */
     float skip_softmax_threshold;       /* factor; divided by the length */
-    /* Run-time policy; not part of the key. */
-    int32_t division;       /* xqajit_division */
-    uint32_t nb_sub_seq;    /* 0: chosen; sub-sequences of each request under static division */
+    /* Run-time policy; not part of the compiled kernel's key. */
+    int32_t division;       /* xqajit_division; refused by rule where no family has it */
+    uint32_t nb_sub_seq;    /* 0: chosen; sub-sequences of each request, 1 .. 6000: static division alone, which it makes the default */
     int32_t pdl;            /* 1: programmatic dependent launch where the arch has it */
     /* What no kernel here computes: anything but zero is refused, each by a rule of its own. */
     int32_t non_causal;
@@ -150,11 +150,11 @@ typedef struct xqajit_params {
  * request order; batch * q_len of them, or cu_q_len[batch]. */
 typedef struct xqajit_run_args {
     uint32_t struct_size;
-    uint32_t batch;                 /* requests; 0 is a successful no-op */
+    uint32_t batch;                 /* requests, 0 .. 65536; 0: pointers may be null and nothing is launched; what is refused is refused as for any batch */
     uint32_t q_len;                 /* 0: 1; query rows of each request, or of the longest with cu_q_len; <= params.q_len */
     uint32_t max_pages;             /* entries of a page-table row */
     uint64_t max_len;               /* upper bound of seq_lens: sizes grid and workspace only; 0: what the pages or capacity hold */
-    uint64_t capacity;              /* contiguous KV and beam: tokens a sequence can hold */
+    uint64_t capacity;              /* contiguous KV and beam: tokens a sequence can hold, at most 2^31 - 1 */
     const void* q;                  /* [rows, beam, num_q_heads, head_dim] */
     void* out;                      /* [rows, beam, num_q_heads, head_dim_v] */
     float* lse;                     /* [rows, beam, num_q_heads], natural log; null unless params.lse */
@@ -241,10 +241,11 @@ XQAJIT_API xqajit_status xqajit_create(char const* cache_dir, xqajit_service** s
 /* Unloads the modules: launches must have finished before, and a graph captured from them must not be replayed after. Null: nothing. */
 XQAJIT_API void xqajit_destroy(xqajit_service* service);
 
-/* Finds or compiles the kernel and loads it into the calling thread's current context. Blocks; idempotent. */
+/* Finds or compiles the kernel and loads it into the calling thread's current context. Blocks; idempotent. A division (or a number of
+ * sub-sequences where there was none) may call for another kernel: prepare the shape with each that will be launched. */
 XQAJIT_API xqajit_status xqajit_prepare(xqajit_service* service, xqajit_params const* params);
 /* Exact bytes that any launch of this shape with batch <= max_batch and max_len <= max_len can need on the current context's
- * device. 0 where no launch needs one. */
+ * device. 0 where no launch needs one. max_batch 0 .. 65536, max_len 0 .. 2^31 - 1. */
 XQAJIT_API xqajit_status xqajit_workspace_size(xqajit_service* service, xqajit_params const* params, uint32_t max_batch,
                                                uint64_t max_len, uint64_t* bytes);
 /* Zeroes the counters on the stream and remembers (context, workspace, bytes). Once per workspace, and again after a foreign
@@ -263,6 +264,8 @@ XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, xqajit_params 
 
 /* Documents in JSON, each with a "schema" member. None needs a GPU when arch is given. */
 XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, char const* arch, char** json);
+/* batch 0 .. 65536, seq_len 0 .. 2^31 - 1. OK for a refused shape or launch too: what prepare or run would answer is then in the
+ * document, as error {"status", "message"} where no family admits the shape, as launch.error where the launch itself is refused. */
 XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, xqajit_params const* params, char const* arch, uint32_t batch,
                                         uint64_t seq_len, char** json);
 /* shapes: the text of a shape list. report may be null. If any kernel failed: COMPILE_FAILED, or UNAVAILABLE where there is no

@@ -10,17 +10,14 @@
 namespace xqajit {
 namespace {
 
-constexpr std::uint32_t kMaxBatch = 65536;
-constexpr std::uint64_t kMaxTokens = 0x7fffffff;  // lengths and page numbers are int32
-constexpr std::int64_t kMaxSpan = std::int64_t{1}
-                                  << 61;    // bytes along one dimension: the sum over all dimensions stays within int64
-constexpr std::int64_t kRowAlignment = 16;  // bytes; rows are read 16 bytes at a time
+constexpr std::int64_t kMaxSpan = std::int64_t{1} << 61;  // bytes along one dimension: all dimensions together stay within int64
+constexpr std::int64_t kRowAlignment = 16;                // bytes; rows are read 16 bytes at a time
 constexpr std::uintptr_t kWorkspaceAlignment = 256;
 
 // What a launch touches, derived once.
 struct Launch {
     XQAParams const& params;
-    std::int64_t sequences;  // batch * beam: rows of the page table
+    std::int64_t sequences;  // batch * beam: rows of the page table; 0: nothing is touched
     std::int64_t rows;       // query rows times beam; an upper bound with ragged drafts
     bool paged;
     bool mla;
@@ -43,7 +40,7 @@ Status check_scale(char const* name, float& value, bool scaled, char const* with
 }
 
 Status fill_values(XQAParams const& params, RunArgs& args) {
-    if (args.batch > kMaxBatch) return invalid_argument(fmt::format("batch is {}: accepted are 0..{}", args.batch, kMaxBatch));
+    XQAJIT_RETURN_IF_ERROR(check_batch("batch", args.batch));
     if (args.q_len == 0) args.q_len = 1;
     if (args.q_len > params.q_len)
         return invalid_argument(fmt::format("q_len is {}: accepted are 1..{}, the q_len of the shape", args.q_len, params.q_len));
@@ -55,8 +52,7 @@ Status fill_values(XQAParams const& params, RunArgs& args) {
 }
 
 Status fill_lengths(XQAParams const& params, RunArgs& args) {
-    if (args.capacity > kMaxTokens)
-        return invalid_argument(fmt::format("capacity is {}: accepted are 0..{}", args.capacity, kMaxTokens));
+    XQAJIT_RETURN_IF_ERROR(check_tokens("capacity", args.capacity));
     bool const paged = params.page_size > 0;
     std::uint64_t const held = paged ? static_cast<std::uint64_t>(args.max_pages) * params.page_size : args.capacity;
     std::uint64_t const most = std::min(held, kMaxTokens);
@@ -121,8 +117,10 @@ Status check_pointers(Launch const& launch, RunArgs const& args) {
         {"workspace", args.workspace, kWorkspaceAlignment, Need::kOptional, ""},
     };
     // clang-format on
-    for (Row const& row : rows)
-        XQAJIT_RETURN_IF_ERROR(check_pointer(row.name, row.pointer, row.alignment, row.need, row.forbidden));
+    for (Row const& row : rows) {
+        Need const need = launch.sequences == 0 && row.need == Need::kRequired ? Need::kOptional : row.need;
+        XQAJIT_RETURN_IF_ERROR(check_pointer(row.name, row.pointer, row.alignment, need, row.forbidden));
+    }
     return {};
 }
 
@@ -223,11 +221,20 @@ Status fill_strides(Launch const& launch, RunArgs& args) {
 
 }  // namespace
 
+Status check_batch(char const* name, std::uint32_t batch) {
+    if (batch <= kMaxBatch) return {};
+    return invalid_argument(fmt::format("{} is {}: accepted are 0..{}", name, batch, kMaxBatch));
+}
+
+Status check_tokens(char const* name, std::uint64_t tokens) {
+    if (tokens <= kMaxTokens) return {};
+    return invalid_argument(fmt::format("{} is {}: accepted are 0..{}", name, tokens, kMaxTokens));
+}
+
 Result<RunArgs> normalize_args(XQAParams const& params, RunArgs const& given) {
     RunArgs args;
     XQAJIT_RETURN_IF_ERROR(copy_versioned(given, kRunArgsMinimumSize, args));
     XQAJIT_RETURN_IF_ERROR(fill_values(params, args));
-    if (args.batch == 0) return args;
     XQAJIT_RETURN_IF_ERROR(fill_lengths(params, args));
 
     auto const sequences = static_cast<std::int64_t>(args.batch) * params.beam_width;

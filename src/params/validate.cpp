@@ -11,8 +11,6 @@ namespace {
 
 using P = XQAParams const&;
 
-constexpr std::uint32_t kMaxTokens = 0x7fffffff;  // lengths are int32
-
 bool non_negative(float value) { return std::isfinite(value) && value >= 0; }
 bool flag(std::int32_t value) { return value == 0 || value == 1; }
 bool in(std::int32_t value, std::int32_t least, std::int32_t most) { return least <= value && value <= most; }

@@ -22,6 +22,13 @@ char const* rope_style_name(std::int32_t style);   // "none", "neox", "gptj"
 char const* position_name(std::int32_t position);  // "default", "learned_absolute", "yarn", "alibi", "relative"
 char const* division_name(std::int32_t division);  // "default", "static", "balanced", "invariant"
 
+// What one launch may be asked for; lengths and page numbers are int32.
+inline constexpr std::uint32_t kMaxBatch = 65536;
+inline constexpr std::uint64_t kMaxTokens = 0x7fffffff;
+// INVALID_ARGUMENT past these, under the caller's name for the value.
+Status check_batch(char const* name, std::uint32_t batch);
+Status check_tokens(char const* name, std::uint64_t tokens);
+
 // Element size in bytes; 0 for a value that is no dtype.
 std::uint32_t dtype_bytes(std::int32_t dtype);
 inline bool is_8bit(std::int32_t dtype) { return dtype == XQAJIT_DTYPE_FP8_E4M3 || dtype == XQAJIT_DTYPE_INT8; }
@@ -42,7 +49,7 @@ Status validate(XQAParams const& params);
 
 // Fills defaults (strides, max_len) and checks every field of a launch against a normalized, valid shape: null pointers, alignment
 // of bases and strides, scales, capacity, int32 limits. Host work only; allocates nothing unless it fails.
-//  - batch 0: only plain values are checked; every pointer may be null.
+//  - batch 0: every pointer may be null; all else is checked as for any batch.
 //  - max_len 0 (no pages, or no capacity): nothing of the cache is read, so k, v, page_table and the beam tables may be null.
 //  - The three strides of K, or of V: all 0 is packed NHD, [pages, page_size, num_kv_heads, head_dim] or [batch * beam, capacity,
 //    num_kv_heads, head_dim]. Otherwise each is required, but for one along which there is a single element (one KV head; one

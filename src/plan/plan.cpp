@@ -36,19 +36,20 @@ Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
     if (bounds.nb_sub_seq > kMaxSubSeq) {
         return invalid_argument(fmt::format("nb_sub_seq is {}: accepted are 0 (chosen) and 1..{}", bounds.nb_sub_seq, kMaxSubSeq));
     }
-    switch (bounds.division) {
-        case XQAJIT_DIVISION_STATIC:
-            return {};
-        case XQAJIT_DIVISION_INVARIANT:
-            if (bounds.nb_sub_seq == 0) return {};
-            return invalid_argument(
-                fmt::format("nb_sub_seq is {} under invariant division: accepted is 0 (only static division takes a number)",
-                            bounds.nb_sub_seq));
-        case XQAJIT_DIVISION_BALANCED:
-            return unsupported("division is balanced: mmha divides static or invariant");
-        default:
-            return invalid_argument(fmt::format("division is {}: accepted are static (1) and invariant (3)", bounds.division));
+    if (bounds.division < XQAJIT_DIVISION_STATIC || bounds.division > XQAJIT_DIVISION_INVARIANT) {
+        return invalid_argument(
+            fmt::format("division is {}: accepted are static (1), balanced (2) and invariant (3)", bounds.division));
     }
+    if (!family_divides(spec.family, bounds.division)) {
+        return unsupported(
+            fmt::format("division is {}: {} has no such division", division_name(bounds.division), family_name(spec.family)));
+    }
+    if (bounds.nb_sub_seq != 0 && bounds.division != XQAJIT_DIVISION_STATIC) {
+        return invalid_argument(
+            fmt::format("nb_sub_seq is {} under {} division: accepted is 0 (only static division takes a number)",
+                        bounds.nb_sub_seq, division_name(bounds.division)));
+    }
+    return {};
 }
 
 std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
@@ -67,9 +68,10 @@ std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
 
 }  // namespace
 
-std::int32_t resolve_division(Family family, std::int32_t division) {
+std::int32_t resolve_division(Family family, std::int32_t division, std::uint32_t nb_sub_seq) {
     if (division != XQAJIT_DIVISION_DEFAULT) return division;
-    return family == Family::kMmha ? XQAJIT_DIVISION_STATIC : XQAJIT_DIVISION_BALANCED;
+    bool const balanced = nb_sub_seq == 0 && family_divides(family, XQAJIT_DIVISION_BALANCED);
+    return balanced ? XQAJIT_DIVISION_BALANCED : XQAJIT_DIVISION_STATIC;
 }
 
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {

@@ -34,8 +34,8 @@ struct LaunchPlan {
     std::string to_json() const;
 };
 
-// DEFAULT becomes the family's own: static for mmha, balanced for the others.
-std::int32_t resolve_division(Family family, std::int32_t division);
+// DEFAULT becomes static where a number of sub-sequences is asked for, else balanced where the family has it, else static.
+std::int32_t resolve_division(Family family, std::int32_t division, std::uint32_t nb_sub_seq);
 
 // INVALID_ARGUMENT where a bound is out of range or the grid does not fit, with both numbers; UNSUPPORTED for a division that the
 // family does not have, and for a family that is not built.

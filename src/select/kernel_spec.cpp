@@ -52,6 +52,18 @@ std::optional<Family> family_from_name(std::string_view name) {
     return std::nullopt;
 }
 
+bool family_divides(Family family, std::int32_t division) {
+    switch (division) {
+        case XQAJIT_DIVISION_STATIC:
+        case XQAJIT_DIVISION_INVARIANT:
+            return true;
+        case XQAJIT_DIVISION_BALANCED:
+            return family != Family::kMmha;
+        default:
+            return false;
+    }
+}
+
 KernelSpec make_spec(Family family, XQAParams const& params, ArchFacts const& arch) {
     KernelSpec spec;
     spec.family = family;

@@ -40,6 +40,9 @@ std::string dtypes_found(Params const& p, Arch const&) {
 std::string numeric_found(Params const& p, Arch const&) {
     return fmt::format("numeric {}, kv_dtype {}", numeric_name(p.numeric), dtype_name(p.kv_dtype));
 }
+std::string division_found(Params const& p, Arch const&) {
+    return fmt::format("division {}, nb_sub_seq {}", division_name(p.division), p.nb_sub_seq);
+}
 std::string draft_found(Params const& p, Arch const&) { return fmt::format("spec_dec {}", spec_dec_name(p.spec_dec)); }
 std::string position_found(Params const& p, Arch const&) { return fmt::format("position {}", position_name(p.position)); }
 std::string beam_found(Params const& p, Arch const&) { return number<&Params::beam_width>("beam_width", p); }
@@ -102,6 +105,10 @@ constexpr Rule kCommon[] = {
     {"common.numeric", "numeric fp8 goes with an fp8_e4m3 KV cache",
      [](Params const& p, Arch const&) { return p.numeric != XQAJIT_NUMERIC_FP8 || p.kv_dtype == XQAJIT_DTYPE_FP8_E4M3; },
      numeric_found},
+    {"common.nb_sub_seq", "a number of sub-sequences goes with static division: nb_sub_seq is 0, or division default or static",
+     [](Params const& p, Arch const&) {
+         return p.nb_sub_seq == 0 || p.division == XQAJIT_DIVISION_DEFAULT || p.division == XQAJIT_DIVISION_STATIC;
+     }, division_found},
 };
 
 constexpr char kBuilt[] = "the family's kernels are part of this build";
@@ -180,6 +187,9 @@ constexpr Rule kMmha[] = {
     {"mmha.numeric", "numeric is exact16: the arithmetic is float32", is_exact16, numeric_found},
     {"mmha.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
     {"mmha.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
+    {"mmha.division", "division is static, invariant or default, which is static",
+     [](Params const& p, Arch const&) { return p.division == XQAJIT_DIVISION_DEFAULT || family_divides(Family::kMmha, p.division); },
+     division_found},
 };
 // clang-format on
 

@@ -71,10 +71,17 @@ std::optional<Family> choose(std::span<Admission const> admissions) {
     return std::nullopt;
 }
 
-Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrides const& overrides) {
+XQAParams overridden(XQAParams const& params, Overrides const& overrides) {
     XQAParams shape = params;
     if (overrides.numeric != XQAJIT_NUMERIC_DEFAULT) shape.numeric = overrides.numeric;
+    if (overrides.division != XQAJIT_DIVISION_DEFAULT) shape.division = overrides.division;
+    if (overrides.nb_sub_seq != 0) shape.nb_sub_seq = overrides.nb_sub_seq;
+    if (overrides.pdl) shape.pdl = *overrides.pdl ? 1 : 0;
+    return shape;
+}
 
+Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrides const& overrides) {
+    XQAParams const shape = overridden(params, overrides);
     std::vector<Family> const& order = overrides.force_kernel;
     Selection selection;
     for (Family const family : kFamilies) {

@@ -52,12 +52,15 @@ struct Overrides {
 // Settings left at their default force nothing. INVALID_ARGUMENT names the variable, its value and what is accepted.
 Result<Overrides> overrides_from(Settings const& settings);
 
+// The shape with what the settings force in the place of its own fields: what rules, kernels and plans go by.
+XQAParams overridden(XQAParams const& params, Overrides const& overrides);
+
 struct Selection {
     KernelSpec spec;
     std::string reason;                 // "choice.gmma: ..." or "forced: ...": which order was followed and who refused before
     std::vector<Admission> admissions;  // one a family, in kFamilies' order
 };
-// `params` is normalized and valid; overrides.numeric wins over params.numeric. UNSUPPORTED names the rule that refused each family;
+// `params` is normalized and valid; what `overrides` forces wins over its fields. UNSUPPORTED names the rule that refused each family;
 // a forced choice that no forced family serves is UNSUPPORTED too, never a silent fallback.
 Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrides const& overrides);
 

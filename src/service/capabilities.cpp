@@ -61,6 +61,14 @@ private:
     ArchFacts const& arch_;
 };
 
+Json divisions_json(Asker const& ask, XQAParams const& base) {
+    Json list = Json::array();
+    for (std::int32_t division = XQAJIT_DIVISION_STATIC; division <= XQAJIT_DIVISION_INVARIANT; ++division) {
+        if (ask.with(base, [division](XQAParams& p) { p.division = division; })) list.push_back(division_name(division));
+    }
+    return list;
+}
+
 // Triples of types by name.
 Json dtypes_json(Asker const& ask, XQAParams const& base) {
     Json list = Json::array();
@@ -122,6 +130,7 @@ Json shapes_json(Asker const& ask, XQAParams const& base) {
                                      })},
             {"group_sizes", ask.values(base, 1, 160, [](XQAParams& p, std::uint32_t v) { p.num_q_heads = v * p.num_kv_heads; })},
             {"beam_widths", ask.values(base, 1, 16, [](XQAParams& p, std::uint32_t v) { p.beam_width = v; })},
+            {"divisions", divisions_json(ask, base)},
             {"dtypes", dtypes_json(ask, base)},
             {"drafts", drafts_json(ask, base)},
             {"sliding_window", ask.with(base, [](XQAParams& p) { p.sliding_window = 64; })},

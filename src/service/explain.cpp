@@ -83,9 +83,12 @@ Json perf_gate_json(Overrides const& overrides, Selection const& selection, XQAP
 Result<std::string> Service::explain(XQAParams const& params, char const* arch, std::uint32_t batch, std::uint64_t seq_len) {
     Result<XQAParams> const shape = checked(params);
     if (!shape.ok()) return shape.status();
+    XQAJIT_RETURN_IF_ERROR(check_batch("batch", batch));
+    XQAJIT_RETURN_IF_ERROR(check_tokens("seq_len", seq_len));
     Result<Target> const target = target_for_document(impl_->settings, arch);
     if (!target.ok()) return target.status();
     Overrides const& overrides = impl_->overrides;
+    XQAParams const forced = overridden(*shape, overrides);
 
     Json json = {{"schema", "xqajit.explain/1"},
                  {"summary", to_string(*shape)},
@@ -95,9 +98,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
     Result<Selection> const selection = select(*shape, target->arch, overrides);
     if (!selection.ok()) {
         std::vector<Admission> admissions;
-        XQAParams asked = *shape;
-        if (overrides.numeric != XQAJIT_NUMERIC_DEFAULT) asked.numeric = overrides.numeric;
-        for (Family const family : kFamilies) admissions.push_back(admit(family, asked, target->arch));
+        for (Family const family : kFamilies) admissions.push_back(admit(family, forced, target->arch));
         json["admissions"] = admissions_json(admissions);
         json["error"] = error_json(selection.status());
         return json.dump(1);
@@ -112,12 +113,12 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
     json["key"] = key_json(request, key, impl_->toolchain);
     json["image"] = image_json(impl_->images, impl_->toolchain, request, key);
 
-    LaunchBounds const bounds = impl_->bounds_of(spec, *shape, target->arch.sm_count, batch, seq_len, shape->q_len);
+    LaunchBounds const bounds = bounds_of(spec, forced, target->arch.sm_count, batch, seq_len, shape->q_len);
     Json launch = {{"batch", batch},
                    {"seq_len", seq_len},
                    {"division", division_name(bounds.division)},
                    {"nb_sub_seq", bounds.nb_sub_seq},
-                   {"pdl", impl_->use_pdl(*shape, target->arch)},
+                   {"pdl", target->arch.has_pdl && forced.pdl != 0},
                    {"on_miss", impl_->settings.text(SettingId::kOnMiss)}};
     Result<LaunchPlan> const plan = make_plan(spec, bounds);
     if (plan.ok())

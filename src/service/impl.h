@@ -64,16 +64,20 @@ struct Service::Impl {
     StripedCounter memory_hits;
     StripedCounter launches;
 
-    // params is normalized and valid.
+    // params is normalized and valid, here and below.
+    struct Admitted {
+        Selection selection;
+        ArchFacts arch;  // of the image, with the device's SM count
+    };
+    // What a shape gets in a context, or the rules that refuse it. Loads and compiles nothing.
+    Result<Admitted> admit_in(driver::ContextInfo const& context, XQAParams const& params) const;
     Result<PreparedKernel*> prepare_in(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key);
     Result<LoadedImage*> load_in(driver::ContextInfo const& context, KernelSpec const& spec, std::uint32_t dynamic_smem);
-    // What a launch of `spec` with these bounds is planned by.
-    LaunchBounds bounds_of(KernelSpec const& spec, XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch,
-                           std::uint64_t max_len, std::uint32_t q_len) const;
-    bool use_pdl(XQAParams const& params, ArchFacts const& arch) const {
-        return arch.has_pdl && (overrides.pdl ? *overrides.pdl : params.pdl != 0);
-    }
 };
+
+// What a launch of `spec` with these bounds is planned by. forced: the shape with the settings' overrides.
+LaunchBounds bounds_of(KernelSpec const& spec, XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch,
+                       std::uint64_t max_len, std::uint32_t q_len);
 
 // Defaults filled in and every range checked.
 Result<XQAParams> checked(XQAParams const& params);

@@ -36,16 +36,15 @@ Result<XQAParams> checked(XQAParams const& params) {
 
 CompileRequest request_of(KernelSpec const& spec) { return {spec.family, spec.target, macros_for(spec)}; }
 
-LaunchBounds Service::Impl::bounds_of(KernelSpec const& spec, XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch,
-                                      std::uint64_t max_len, std::uint32_t q_len) const {
+LaunchBounds bounds_of(KernelSpec const& spec, XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch,
+                       std::uint64_t max_len, std::uint32_t q_len) {
     LaunchBounds bounds;
     bounds.batch = batch;
     bounds.max_len = max_len;
     bounds.q_len = q_len;
-    bounds.num_kv_heads = params.num_kv_heads;
-    bounds.division =
-        resolve_division(spec.family, overrides.division != XQAJIT_DIVISION_DEFAULT ? overrides.division : params.division);
-    bounds.nb_sub_seq = overrides.nb_sub_seq != 0 ? overrides.nb_sub_seq : params.nb_sub_seq;
+    bounds.num_kv_heads = forced.num_kv_heads;
+    bounds.division = resolve_division(spec.family, forced.division, forced.nb_sub_seq);
+    bounds.nb_sub_seq = forced.nb_sub_seq;
     bounds.sm_count = sm_count;
     return bounds;
 }
@@ -64,20 +63,27 @@ Status Service::prepare(XQAParams const& params) {
     return impl_->prepare_in(**context, *shape, key).status();
 }
 
+Result<Service::Impl::Admitted> Service::Impl::admit_in(driver::ContextInfo const& context, XQAParams const& params) const {
+    Result<Target> const target = target_for_context(settings, context);
+    if (!target.ok()) return target.status();
+    Result<Selection> selection = select(params, target->arch, overrides);
+    if (!selection.ok()) return selection.status();
+    return Admitted{std::move(selection).value(), target->arch};
+}
+
 Result<PreparedKernel*> Service::Impl::prepare_in(driver::ContextInfo const& context, XQAParams const& params,
                                                   PreparedKey const& key) {
     return prepared.get_or_build(key, [&]() -> Result<std::unique_ptr<PreparedKernel>> {
-        Result<Target> const target = target_for_context(settings, context);
-        if (!target.ok()) return target.status();
-        Result<Selection> const selection = select(params, target->arch, overrides);
-        if (!selection.ok()) return selection.status();
+        Result<Admitted> const admitted = admit_in(context, params);
+        if (!admitted.ok()) return admitted.status();
+        KernelSpec const& spec = admitted->selection.spec;
         // Shared memory is a property of the kernel, so any small launch tells it.
         Result<LaunchPlan> const plan =
-            make_plan(selection->spec, bounds_of(selection->spec, params, target->arch.sm_count, 1, 1, 1));
+            make_plan(spec, bounds_of(spec, overridden(params, overrides), admitted->arch.sm_count, 1, 1, 1));
         if (!plan.ok()) return plan.status();
-        Result<LoadedImage*> const kernel = load_in(context, selection->spec, plan->dynamic_smem);
+        Result<LoadedImage*> const kernel = load_in(context, spec, plan->dynamic_smem);
         if (!kernel.ok()) return kernel.status();
-        return std::make_unique<PreparedKernel>(PreparedKernel{selection->spec, target->arch, *kernel});
+        return std::make_unique<PreparedKernel>(PreparedKernel{spec, admitted->arch, *kernel});
     });
 }
 
@@ -108,14 +114,15 @@ Result<LoadedImage*> Service::Impl::load_in(driver::ContextInfo const& context, 
 Result<std::uint64_t> Service::workspace_size(XQAParams const& params, std::uint32_t max_batch, std::uint64_t max_len) {
     Result<XQAParams> const shape = checked(params);
     if (!shape.ok()) return shape.status();
+    XQAJIT_RETURN_IF_ERROR(check_batch("max_batch", max_batch));
+    XQAJIT_RETURN_IF_ERROR(check_tokens("max_len", max_len));
     Result<driver::ContextInfo const*> const context = driver::current_context();
     if (!context.ok()) return context.status();
-    Result<Target> const target = target_for_context(impl_->settings, **context);
-    if (!target.ok()) return target.status();
-    Result<Selection> const selection = select(*shape, target->arch, impl_->overrides);
-    if (!selection.ok()) return selection.status();
+    Result<Impl::Admitted> const admitted = impl_->admit_in(**context, *shape);
+    if (!admitted.ok()) return admitted.status();
+    KernelSpec const& spec = admitted->selection.spec;
     return xqajit::workspace_size(
-        selection->spec, impl_->bounds_of(selection->spec, *shape, target->arch.sm_count, max_batch, max_len, shape->q_len));
+        spec, bounds_of(spec, overridden(*shape, impl_->overrides), admitted->arch.sm_count, max_batch, max_len, shape->q_len));
 }
 
 Status Service::supports(XQAParams const& params, char const* arch) {

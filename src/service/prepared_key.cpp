@@ -11,14 +11,13 @@ PreparedKey PreparedKey::of(XQAParams const& normalized, std::uint64_t context_i
     PreparedKey key;
     key.shape_ = normalized;
     XQAParams& shape = key.shape_;
-    // Only whether these are zero shapes the kernel.
+    // Only whether these are zero counts: for the kernel, or, of nb_sub_seq, for which family serves the shape.
     shape.sliding_window = normalized.sliding_window != 0;
     shape.softcap = normalized.softcap != 0.0f ? 1.0f : 0.0f;
     shape.skip_softmax_threshold = normalized.skip_softmax_threshold != 0.0f ? 1.0f : 0.0f;
+    shape.nb_sub_seq = normalized.nb_sub_seq != 0;
     // These don't at all.
     shape.qk_scale = 0.0f;
-    shape.division = 0;
-    shape.nb_sub_seq = 0;
     shape.pdl = 0;
     key.context_low_ = static_cast<std::uint32_t>(context_id);
     key.context_high_ = static_cast<std::uint32_t>(context_id >> 32);

@@ -21,8 +21,6 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     if (!shape.ok()) return shape.status();
     Result<RunArgs> const args = normalize_args(*shape, given);
     if (!args.ok()) return args.status();
-    if (args->batch == 0) return {};
-
     Result<driver::ContextInfo const*> const found = driver::context_of(stream);
     if (!found.ok()) return found.status();
     driver::ContextInfo const& context = **found;
@@ -30,6 +28,8 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     PreparedKernel const* prepared = impl_->prepared.find(key);
     if (prepared != nullptr) {
         impl_->memory_hits.add();
+    } else if (args->batch == 0) {
+        return impl_->admit_in(context, *shape).status();  // nothing to load for, but what is refused is refused for any batch
     } else {
         impl_->recorder.add(*shape);
         Result<bool> const capturing = driver::is_capturing(stream);
@@ -41,8 +41,8 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
         prepared = *built;
     }
 
-    LaunchBounds const bounds =
-        impl_->bounds_of(prepared->spec, *shape, prepared->arch.sm_count, args->batch, args->max_len, args->q_len);
+    XQAParams const forced = overridden(*shape, impl_->overrides);
+    LaunchBounds const bounds = bounds_of(prepared->spec, forced, prepared->arch.sm_count, args->batch, args->max_len, args->q_len);
     Result<LaunchPlan> const plan = make_plan(prepared->spec, bounds);
     if (!plan.ok()) return plan.status();
     if (plan->grid_x == 0) return {};
@@ -58,7 +58,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
         if (!*capturing) XQAJIT_RETURN_IF_ERROR(check_device_data(*shape, *args, stream));
     }
     device::KernelArgs kernel_args = launch_args(*shape, *args, *plan, bounds.division);
-    driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, impl_->use_pdl(*shape, prepared->arch)};
+    driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, prepared->arch.has_pdl && forced.pdl != 0};
     Status status = driver::launch(prepared->loaded->kernel, config, &kernel_args, stream);
     if (status.ok()) impl_->launches.add();
     return status;

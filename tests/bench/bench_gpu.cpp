@@ -9,11 +9,14 @@
 #include "gpu/report.h"
 #include "reference/codec.h"
 #include "reference/reference.h"
+#include "tools/measure/read_roofline.h"
 
 namespace {
 
 using namespace xqajit;
 using namespace xqajit::bench;
+using measure::ReadRoofline;
+using measure::Timing;
 
 constexpr char kUsage[] =
     "usage: xqajit_bench_gpu [--point PART] [--commit ID] [--json FILE]\n"
@@ -70,22 +73,19 @@ struct Measured {
     int copies = 0;
 };
 
-Result<Measured> measure(testing::Gpu const& gpu, ReadRoofline const& roofline, Point const& point, std::uint64_t l2_bytes) {
+Result<Measured> measure_point(testing::Gpu const& gpu, ReadRoofline const& roofline, Point const& point, std::uint64_t l2_bytes) {
     Measured result;
     {
         Result<PointBuffers> const buffers = PointBuffers::make(gpu, point, l2_bytes);
         if (!buffers.ok()) return buffers.status();
         result.bytes = buffers->kv_bytes();
         result.copies = buffers->copies();
-        auto const launch = [&](int n) { return buffers->launch(gpu, n); };
-        Result<Timing> const first = time_graph(gpu, result.copies, launch);
-        if (!first.ok()) return first.status();
-        int const launches = std::clamp(static_cast<int>(2000 / first->us) + 1, result.copies, 400);
-        Result<Timing> const timing = time_graph(gpu, (launches + result.copies - 1) / result.copies * result.copies, launch);
+        Result<Timing> const timing =
+            measure::time_rotated(gpu.stream(), result.copies, [&](int n) { return buffers->launch(gpu, n); });
         if (!timing.ok()) return timing.status();
         result.kernel = *timing;
     }
-    Result<Timing> const read = roofline.measure(gpu, result.bytes, result.copies);
+    Result<Timing> const read = roofline.measure(gpu.context(), gpu.stream(), result.bytes, result.copies);
     if (!read.ok()) return read.status();
     result.read = *read;
     return result;
@@ -99,20 +99,20 @@ int run(testing::Arguments const& arguments) {
     }
     driver::ContextInfo const& info = (*gpu)->context().info();
     Result<driver::CudaLibrary const*> const cuda = driver::open_cuda();
-    Result<ReadRoofline> const roofline = ReadRoofline::compile(**gpu);
-    if (!cuda.ok() || !roofline.ok()) {
-        std::fprintf(stderr, "%s\n", (cuda.ok() ? roofline.status() : cuda.status()).to_string().c_str());
-        return 1;
-    }
-    int l2_bytes = 0;
-    (*cuda)->cuDeviceGetAttribute(&l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, info.device);
+    Result<ReadRoofline> const roofline = ReadRoofline::compile((*gpu)->context());
+    Result<std::uint64_t> const l2_bytes = measure::l2_bytes(info);
+    for (Status const& status : {cuda.status(), roofline.status(), l2_bytes.status()})
+        if (!status.ok()) {
+            std::fprintf(stderr, "%s\n", status.to_string().c_str());
+            return 1;
+        }
     nlohmann::json document = {{"schema", "xqajit.gpu-bench/1"},
                                {"commit", arguments.text("--commit")},
                                {"version", xqajit_version()},
                                {"gpu", info.device_name},
                                {"gpu_uuid", info.device_uuid},
                                {"sm_count", info.arch.sm_count},
-                               {"l2_bytes", l2_bytes},
+                               {"l2_bytes", *l2_bytes},
                                {"driver", driver::driver_version_text((*cuda)->version)},
                                {"nvrtc", roofline->nvrtc_version()},
                                {"protocol", kProtocol},
@@ -121,7 +121,7 @@ int run(testing::Arguments const& arguments) {
     fmt::print("{:<28} {:>10} {:>10} {:>10} {:>10} {:>9}\n", "point", "MiB", "us", "GB/s", "read GB/s", "fraction");
     for (Point const& point : all_points()) {
         if (point.name.find(arguments.text("--point")) == std::string::npos) continue;
-        Result<Measured> const measured = measure(**gpu, *roofline, point, static_cast<std::uint64_t>(l2_bytes));
+        Result<Measured> const measured = measure_point(**gpu, *roofline, point, *l2_bytes);
         if (!measured.ok()) {
             fmt::print("{:<28} failed: {}\n", point.name, measured.status().to_string());
             ++failures;

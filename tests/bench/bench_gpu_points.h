@@ -1,12 +1,9 @@
-// The measured points of xqajit_bench_gpu and the timing they share.
+// The measured points of xqajit_bench_gpu.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "driver/module.h"
 #include "gpu/gpu.h"
 
 namespace xqajit::bench {
@@ -17,17 +14,6 @@ struct Point {
     std::uint32_t batch;
     std::uint32_t len;
 };
-
-struct Timing {
-    double us = 0;  // one launch, median over the replays
-    double min_us = 0;
-    double max_us = 0;
-    int replays = 0;
-    int launches = 0;  // in one graph
-};
-
-// Captures launch(n) for n = 0 .. launches-1 into a graph and replays it.
-Result<Timing> time_graph(testing::Gpu const& gpu, int launches, std::function<Status(int)> const& launch);
 
 // KV, tables and outputs of one point, in as many copies as it takes to pass the L2 several times over.
 class PointBuffers {
@@ -45,20 +31,6 @@ private:
     std::uint64_t kv_bytes_ = 0;
     std::vector<driver::DeviceBuffer> buffers_;
     std::vector<xqajit_run_args> args_;
-};
-
-// Best time of the read kernel, over several grids, for `copies` buffers of `bytes` each.
-class ReadRoofline {
-public:
-    static Result<ReadRoofline> compile(testing::Gpu const& gpu);
-    Result<Timing> measure(testing::Gpu const& gpu, std::uint64_t bytes, int copies) const;
-    std::string const& nvrtc_version() const { return nvrtc_version_; }
-
-private:
-    ReadRoofline(driver::LoadedKernel kernel, std::string nvrtc_version)
-        : kernel_(std::move(kernel)), nvrtc_version_(std::move(nvrtc_version)) {}
-    driver::LoadedKernel kernel_;
-    std::string nvrtc_version_;
 };
 
 // Host time of a warm run() and of a bare cuLaunchKernelEx of the kernel it launches, in ns.

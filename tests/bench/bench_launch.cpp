@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "bench/bench_gpu_points.h"
 #include "driver/cuda_functions.h"

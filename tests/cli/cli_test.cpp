@@ -290,10 +290,35 @@ TEST_CASE("explain: one shape, a list, and one that nobody serves", "[cli]") {
     CHECK(text.code == 0);
     for (char const* part : {"mmha", "macros", "XQAJIT_HEAD_DIM=128", "workspace", "gmma.not_built"})
         CHECK(contains(text.out, part));
+}
 
-    ProcessResult const refused = shell.run(with_shape({"explain", "--arch", "sm_90a"}, {"--cross-attention"}));
-    CHECK(refused.code == 1);
-    CHECK(contains(refused.out, "common.cross_attention"));
+TEST_CASE("explain prints why a shape or a launch is refused, and exits as prepare or run would", "[cli]") {
+    Shell shell;
+    struct Row {
+        std::vector<std::string> arguments;
+        int code;
+        char const* printed;
+        bool shape;  // refused, rather than its launch
+    };
+    for (Row const& row : std::vector<Row>{
+             {{"--cross-attention"}, 1, "common.cross_attention", true},
+             {{"--division", "balanced"}, 1, "mmha.division", true},
+             {{"--division", "invariant", "--nb-sub-seq", "4"}, 1, "common.nb_sub_seq", true},
+             {{"--batch", "65536", "--nb-sub-seq", "6000"}, 2, "2147483647 blocks", false},
+             {{"--batch", "65536", "--seq-len", "2147483647", "--division", "invariant"}, 2, "2147483647 blocks", false},
+         }) {
+        std::vector<std::string> const arguments = with_shape({"explain", "--arch", "sm_90a"}, row.arguments);
+        ProcessResult const text = shell.run(arguments);
+        INFO(text.out << text.err);
+        CHECK(text.code == row.code);
+        CHECK(contains(text.out, row.printed));
+        json const document = shell.document(arguments, row.code);
+        CHECK(document.contains("error") == row.shape);
+        CHECK(contains((row.shape ? document : document["launch"])["error"]["message"].get<std::string>(), row.printed));
+    }
+    std::string const list = shell.write("list.json", R"({"version": 1, "shapes": [{"q_dtype": "bf16", "num_q_heads": 32,
+        "num_kv_heads": 8, "head_dim": 64, "division": ["static", "balanced", "invariant"]}]})");
+    CHECK(shell.document({"explain", "--shapes", list, "--arch", "sm_90a"}, 1)["shapes"].size() == 3);
 }
 
 TEST_CASE("the models' list is explained without a compiler or a GPU", "[cli][J14]") {
@@ -336,15 +361,19 @@ TEST_CASE("run without a GPU exits with 3 and the reason", "[cli]") {
 
 TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]") {
     Shell shell;
-    std::vector<std::string> const small = {"--batch", "2", "--seq-len", "100", "--iterations", "10", "--page-size", "16"};
+    std::vector<std::string> const small = {"--batch", "2", "--seq-len", "100", "--page-size", "16"};
     json const timed = shell.document(with_shape({"run"}, small));
     CHECK(timed["schema"] == "xqajit.run/1");
     CHECK(timed["batch"] == 2);
     CHECK(timed["kv_bytes"] == 2 * 100 * 8 * (128 + 128) * 2);
     CHECK(timed["distinct_kv_bytes"] == timed["kv_bytes"]);
     CHECK(timed["shared_pages"] == false);
-    for (char const* field : {"us", "gb_per_s", "copy_gb_per_s", "percent_of_copy", "gpu"}) CHECK(timed.contains(field));
+    CHECK(timed["copies"] == 6);  // 800 KiB each, past four times the fake GPU's megabyte of L2
+    for (char const* field : {"us", "us_min", "us_max", "gb_per_s", "read_gb_per_s", "percent_of_read", "gpu"})
+        CHECK(timed.contains(field));
     CHECK_FALSE(timed.contains("check"));
+    CHECK_FALSE(timed.contains("read_reason"));
+    CHECK(contains(shell.run(with_shape({"run"}, small)).out, "of a plain read's"));
 
     // The fake driver computes nothing, so a check that passed would be no check.
     std::vector<std::string> checked = with_shape({"run", "--check"}, small);
@@ -358,6 +387,17 @@ TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]"
     CHECK(shell.run(with_shape({"run"}, {"--cross-attention"})).code == 1);
 }
 
+TEST_CASE("run of a cached kernel needs no compiler, and says what it could not compare with", "[cli][J14]") {
+    Shell shell;
+    std::vector<std::string> const arguments = with_shape({"run"}, {"--page-size", "16", "--seq-len", "100"});
+    CHECK(shell.run(arguments).code == 0);
+    shell.set("XQAJIT_NVRTC_PATH", "/nowhere");
+    json const timed = shell.document(arguments);
+    CHECK(contains(timed["read_reason"].get<std::string>(), "/nowhere"));
+    CHECK_FALSE(timed.contains("percent_of_read"));
+    CHECK(contains(shell.run(arguments).out, "no plain read to compare with"));
+}
+
 TEST_CASE("doctor and capabilities print what the documents say", "[cli]") {
     Shell shell;
     json const doctor = shell.document({"doctor"});
@@ -367,7 +407,9 @@ TEST_CASE("doctor and capabilities print what the documents say", "[cli]") {
     CHECK(contains(text, FAKE_NVRTC));
     json const capabilities = shell.document({"capabilities", "--arch", "sm_90a"});
     CHECK(capabilities["families"].size() == 4);
-    CHECK(contains(shell.run({"capabilities"}).out, "not built"));
+    std::string const table = shell.run({"capabilities"}).out;
+    CHECK(contains(table, "not built"));
+    CHECK(contains(table, "static, invariant"));
 }
 
 }  // namespace xqajit

@@ -262,7 +262,10 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
     auto const failed = [&](char const* step, Status const& status) {
         verdict.text = fmt::format("{}: {}", step, status.to_string());
         if (!status.detail().empty()) verdict.text += "\n" + status.detail();
-        verdict.unsupported = status.code() == XQAJIT_UNSUPPORTED;
+        if (status.code() == XQAJIT_UNSUPPORTED) {
+            Result<bool> const has_kernels = gpu.has_kernels();
+            verdict.not_built = has_kernels.ok() && !*has_kernels;
+        }
         return verdict;
     };
     Result<DeviceProblem> problem = DeviceProblem::upload(gpu, c, options);

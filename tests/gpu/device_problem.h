@@ -76,7 +76,7 @@ private:
 // What a check found; text names the launch's failure, "" if none.
 struct Verdict {
     bool ok = false;
-    bool unsupported = false;  // no family admits the shape; text has the rule
+    bool not_built = false;  // refused, and no kernels here that could have served it (Gpu::has_kernels); text has the rule
     std::string text;
     Comparison comparison;
     Outputs outputs;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "gpu/shape_text.h"
 
@@ -26,6 +28,20 @@ Status Gpu::restart_service() {
     xqajit_destroy(service_);
     service_ = nullptr;
     return api(xqajit_create(nullptr, &service_));
+}
+
+Result<bool> Gpu::has_kernels() const {
+    char* json = nullptr;
+    XQAJIT_RETURN_IF_ERROR(api(xqajit_capabilities(service_, nullptr, &json)));
+    nlohmann::json const document = nlohmann::json::parse(json);
+    xqajit_free(json);
+    char const* const setting = std::getenv("XQAJIT_FORCE_KERNEL");
+    std::string_view const forced = setting != nullptr ? setting : "";
+    for (nlohmann::json const& family : document.at("families")) {
+        bool const may_run = forced.empty() || forced.find(family.at("family").get<std::string>()) != std::string_view::npos;
+        if (may_run && family.at("built").get<bool>()) return true;
+    }
+    return false;
 }
 
 Status Gpu::prewarm(std::span<xqajit_params const> shapes) const {

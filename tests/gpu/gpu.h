@@ -26,6 +26,9 @@ public:
     Status synchronize() const { return context_.synchronize(); }
     // Replaces the service, so that changed environment variables count.
     Status restart_service();
+    // Whether this build has kernels of a family that XQAJIT_FORCE_KERNEL, or its absence, lets a launch take. Only where it has none may a
+    // test be skipped for a refusal: what the suites launch is theirs to compute.
+    Result<bool> has_kernels() const;
     // Compiles in worker processes what would else be compiled one by one. A shape that no family admits is left out.
     Status prewarm(std::span<xqajit_params const> shapes) const;
 

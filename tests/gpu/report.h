@@ -13,7 +13,7 @@ public:
     // program: its name; arguments: as typed. The GPU's name, uuid and driver go into the document.
     Report(char const* program, int argc, char** argv, Gpu const& gpu);
 
-    // One check. Prints a line where it failed or was skipped, with `line` to reproduce it.
+    // One check; a skip where its kernels are not built. Prints a line where it failed or was skipped, with `line` to reproduce it.
     void add(Verdict const& verdict, std::string const& name, std::string const& line);
     nlohmann::json& document() { return document_; }
     // Writes the file (path "": none), prints the worst errors and "N passed, N failed, N skipped". Returns the exit status: 1 too where nothing passed.

@@ -73,7 +73,7 @@ run_stage() {
     if [ $status = 0 ] && grep -qE '^0 passed, [0-9]+ failed, [0-9]+ skipped$' "$out/.stage"; then status=1; fi
     # A long list of passes is of no use to anyone.
     grep -v '^passed ' "$out/.stage" | tail -n 400 >>"$log"
-    text=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|^All tests passed|^test cases:|^host:|ERROR SUMMARY|RACECHECK SUMMARY' "$out/.stage" | tail -1)
+    text=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|^All tests passed|^test cases:|^host:|of a plain read|ERROR SUMMARY|RACECHECK SUMMARY' "$out/.stage" | tail -1)
     rm -f "$out/.stage"
     if [ $status = 3 ] || [ $status = 77 ]; then
         echo "$name: no GPU" >&2
@@ -88,6 +88,15 @@ run_stage() {
         if [ $failed = $before ]; then failed=$((failed + 1)); fi # a crash, or a failure without a count
         record "$name" FAILED $((SECONDS - start)) "exit status $status; $text"
     fi
+}
+
+# The command itself: a kernel, a roofline and a check through the public interface.
+run_command() {
+    local base=(--q-dtype bf16 --check) long=(--batch 8 --seq-len 4096)
+    run_stage "run bf16" "$bin/xqajit" run "${base[@]}" "${long[@]}" --num-q-heads 32 --num-kv-heads 32 --head-dim 128 --page-size 32
+    run_stage "run fp8" "$bin/xqajit" run "${base[@]}" "${long[@]}" --num-q-heads 64 --num-kv-heads 8 --head-dim 128 --page-size 32 --kv-dtype fp8_e4m3
+    run_stage "run mla" "$bin/xqajit" run "${base[@]}" "${long[@]}" --num-q-heads 16 --num-kv-heads 1 --head-dim 576 --mla --qk-scale 0.135 --page-size 64
+    run_stage "run below the L2" "$bin/xqajit" run "${base[@]}" --batch 1 --seq-len 33 --num-q-heads 8 --num-kv-heads 1 --head-dim 64 --page-size 16
 }
 
 run_sanitizer() {
@@ -111,7 +120,10 @@ for stage in "${stages[@]}"; do
             ;;
         tests) run_stage tests "$bin/xqajit_gpu_tests" --durations yes ;;
         random) run_stage random "$bin/xqajit_gpu_random" --count $random_count --json "$out/random.json" ;;
-        models) run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json" ;;
+        models)
+            run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json"
+            run_command
+            ;;
         bench) run_stage bench "$bin/xqajit_bench_gpu" --commit "${XQAJIT_COMMIT:-}" --json "$out/bench.json" ;;
         memcheck | racecheck) run_sanitizer "$stage" ;;
     esac

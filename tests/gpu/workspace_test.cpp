@@ -80,6 +80,24 @@ TEST_CASE("a workspace serves launches of any shapes in any order", "[gpu][C15]"
     require_ok(api(xqajit_workspace_release(gpu().service(), shared->data())));
 }
 
+TEST_CASE("after a launch that was cut short none hangs, and one initialisation restores the workspace", "[gpu][C15]") {
+    for (ProblemSpec const& spec : mixed_specs()) {
+        DeviceProblem problem = make_problem(build_case(spec));
+        if (problem.args.workspace_size == 0) continue;
+        Outputs const right = run_problem(problem);
+        // Counters as blocks leave them that were killed before the last of their unit, and what no launch leaves.
+        for (std::uint32_t const left : {1U, 2U, 7U, 8U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+            INFO(to_string(spec) << " counters " << left);
+            std::vector<std::uint32_t> const words(problem.args.workspace_size / 4, left);
+            require_ok(problem.workspace().upload(std::as_bytes(std::span(words))));
+            require_ok(problem.run(gpu()));  // ends, whatever it computes, and writes nothing but its own
+            require_ok(problem.workspace().check_zones("workspace"));
+            require_ok(problem.prepare(gpu()));
+            CHECK(run_problem(problem) == right);
+        }
+    }
+}
+
 TEST_CASE("no buffer needs preparing but the workspace, and that is checked", "[gpu][A05]") {
     ProblemSpec const spec = make_spec({.q_heads = 8, .kv_heads = 2, .split = 6, .lens = {3000, 10, 0}});
     ReferenceCase const c = build_case(spec);

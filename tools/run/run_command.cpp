@@ -4,27 +4,23 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "../cli.h"
-#include "driver/cuda_functions.h"
 #include "gpu/device_problem.h"
 #include "gpu/problem.h"
+#include "tools/measure/read_roofline.h"
 
 namespace xqajit::cli {
 namespace {
 
-using driver::DeviceBuffer;
-using driver::Event;
-using driver::Graph;
 using testing::DeviceProblem;
 using testing::Gpu;
 using testing::ReferenceCase;
 
 // Host memory for the cache, and time to draw it: what is larger shares pages among requests, and the report says so.
 constexpr std::uint64_t kMaxPoolBytes = 4ull << 30;
-constexpr std::uint64_t kCopyBytes = 256ull << 20;  // past every L2
-constexpr int kLaunchesPerGraph = 10;
 
 void check(Status const& status) {
     if (!status.ok())
@@ -86,32 +82,33 @@ KvBytes kv_bytes(ReferenceCase const& c) {
     return {tokens * row_bytes, own_tokens * row_bytes};
 }
 
-// Microseconds of one call of `work`, from `replays` replays of a graph that holds several.
-double microseconds(Gpu const& gpu, std::uint32_t iterations, std::function<Status()> const& work) {
-    Graph const graph = value_of(Graph::capture(gpu.stream(), [&]() -> Status {
-        for (int i = 0; i < kLaunchesPerGraph; ++i) XQAJIT_RETURN_IF_ERROR(work());
-        return {};
-    }));
-    Event const start = value_of(Event::create());
-    Event const stop = value_of(Event::create());
-    check(graph.launch(gpu.stream()));  // warm
-    std::uint32_t const replays = std::max(1u, iterations / kLaunchesPerGraph);
-    check(start.record(gpu.stream()));
-    for (std::uint32_t i = 0; i < replays; ++i) check(graph.launch(gpu.stream()));
-    check(stop.record(gpu.stream()));
-    return double{value_of(stop.elapsed_ms_since(start))} * 1e3 / (static_cast<double>(replays) * kLaunchesPerGraph);
+// The shape on the device, in as many copies as pass the L2: a KV that lay in it would show the L2's speed.
+struct Copies {
+    std::vector<DeviceProblem> problems;
+    int count() const { return static_cast<int>(problems.size()); }
+    Status launch(Gpu const& gpu, int n) const { return problems[static_cast<std::size_t>(n % count())].launch(gpu); }
+};
+
+Copies upload(Gpu const& gpu, ReferenceCase const& c, std::uint64_t distinct_bytes) {
+    int const wanted = measure::copies_past_l2(distinct_bytes, value_of(measure::l2_bytes(gpu.context().info())));
+    Copies copies;
+    for (int n = 0; n < wanted; ++n) {
+        copies.problems.push_back(value_of(DeviceProblem::upload(gpu, c)));
+        check(copies.problems.back().prepare(gpu));
+    }
+    return copies;
 }
 
-// GB/s that a device-to-device copy reads and writes together.
-double copy_bandwidth(Gpu const& gpu) {
-    driver::CudaLibrary const& cuda = *value_of(driver::open_cuda());
-    DeviceBuffer const source = value_of(DeviceBuffer::allocate(kCopyBytes));
-    DeviceBuffer const target = value_of(DeviceBuffer::allocate(kCopyBytes));
-    double const us = microseconds(gpu, 20, [&]() -> Status {
-        CUresult const result = cuda.cuMemcpyDtoDAsync(target.address(), source.address(), kCopyBytes, gpu.stream());
-        return result == CUDA_SUCCESS ? Status() : driver::driver_error(cuda, "cuMemcpyDtoDAsync", result);
-    });
-    return us > 0 ? 2.0 * kCopyBytes / us * 1e-3 : 0;
+double gb_per_s(std::uint64_t bytes, double us) { return us > 0 ? static_cast<double>(bytes) / us * 1e-3 : 0; }
+
+// GB/s of a kernel that only reads, over as many bytes in as many copies. UNAVAILABLE without NVRTC, which a cached kernel does not need.
+Result<double> read_bandwidth(Gpu const& gpu, std::uint64_t bytes, int copies) {
+    if (bytes == 0) return unavailable("nothing is read");
+    Result<measure::ReadRoofline> const roofline = measure::ReadRoofline::compile(gpu.context());
+    if (!roofline.ok()) return roofline.status();
+    Result<measure::Timing> const timing = roofline->measure(gpu.context(), gpu.stream(), bytes, copies);
+    if (!timing.ok()) return timing.status();
+    return gb_per_s(bytes, timing->us);
 }
 
 nlohmann::ordered_json check_json(testing::Comparison const& comparison, std::size_t all_blocks) {
@@ -133,9 +130,9 @@ int run(RunOptions const& options) {
     std::unique_ptr<Gpu> const gpu = value_of(Gpu::open());
     testing::ProblemSpec const spec = problem_of(options, params);
     ReferenceCase const c = testing::build_case(spec);
-    DeviceProblem problem = value_of(DeviceProblem::upload(*gpu, c));
-    check(problem.prepare(*gpu));
-    check(problem.run(*gpu));
+    auto const [bytes, distinct] = kv_bytes(c);
+    std::optional<Copies> copies = upload(*gpu, c, distinct);
+    check(copies->problems.front().run(*gpu));
 
     nlohmann::ordered_json document = {{"schema", "xqajit.run/1"},
                                        {"gpu", gpu->context().info().device_name},
@@ -144,7 +141,7 @@ int run(RunOptions const& options) {
     bool ok = true;
     std::string checked;
     if (options.check) {
-        testing::Outputs const outputs = value_of(problem.download());
+        testing::Outputs const outputs = value_of(copies->problems.front().download());
         testing::Comparison const comparison = testing::compare_with_reference(c, outputs);
         std::size_t const all = testing::all_blocks(c).size();
         document["check"] = check_json(comparison, all);
@@ -153,27 +150,37 @@ int run(RunOptions const& options) {
                               all, ok ? "" : "\n" + comparison.text);
     }
 
-    double const us = microseconds(*gpu, options.iterations, [&] { return problem.launch(*gpu); });
-    double const copy = copy_bandwidth(*gpu);
-    auto const [bytes, distinct] = kv_bytes(c);
+    int const count = copies->count();
+    measure::Timing const timing =
+        value_of(measure::time_rotated(gpu->stream(), count, [&](int n) { return copies->launch(*gpu, n); }));
+    copies.reset();  // makes room for as many bytes to read
+    Result<double> const read = read_bandwidth(*gpu, distinct, count);
     bool const shared = distinct < bytes;
-    double const rate = us > 0 ? static_cast<double>(bytes) / us * 1e-3 : 0;
-    double const percent = copy > 0 ? 100 * rate / copy : 0;
-    document["us"] = us;
+    double const rate = gb_per_s(bytes, timing.us);
+    double const percent = read.ok() && *read > 0 ? 100 * rate / *read : 0;
+    document["us"] = timing.us;
+    document["us_min"] = timing.min_us;
+    document["us_max"] = timing.max_us;
+    document["copies"] = count;
     document["kv_bytes"] = bytes;
     document["shared_pages"] = shared;
     document["distinct_kv_bytes"] = distinct;
     document["gb_per_s"] = rate;
-    document["copy_gb_per_s"] = copy;
-    document["percent_of_copy"] = percent;
+    if (read.ok()) {
+        document["read_gb_per_s"] = *read;
+        document["percent_of_read"] = percent;
+    } else {
+        document["read_reason"] = read.status().message();
+    }
 
     if (options.json) {
         print(document.dump(1));
     } else {
-        print(fmt::format(
-            "{}, batch {}, length {}: {:.1f} us, {:.0f} GB/s of KV ({}{}), {:.0f}% of a device copy's {:.0f} GB/s (read + write)",
-            gpu->context().info().device_name, options.batch, options.seq_len, us, rate, human_bytes(bytes),
-            shared ? " in shared pages of " + human_bytes(distinct) : "", percent, copy));
+        print(fmt::format("{}, batch {}, length {}: {:.1f} us, {:.0f} GB/s of KV ({}{}), {}", gpu->context().info().device_name,
+                          options.batch, options.seq_len, timing.us, rate, human_bytes(bytes),
+                          shared ? " in shared pages of " + human_bytes(distinct) : "",
+                          read.ok() ? fmt::format("{:.0f}% of a plain read's {:.0f} GB/s", percent, *read)
+                                    : "no plain read to compare with: " + read.status().message()));
         if (options.check) print((ok ? "check passed: " : "check FAILED: ") + checked);
     }
     if (!ok) print_error("the output differs from the reference");

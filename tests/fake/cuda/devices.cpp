@@ -116,6 +116,9 @@ CUresult fake_cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUd
         case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
             *value = d.smem_optin;
             break;
+        case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+            *value = kL2Bytes;
+            break;
         default:
             return CUDA_ERROR_INVALID_VALUE;
     }

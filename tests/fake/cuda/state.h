@@ -93,6 +93,7 @@ struct Allocation {
 };
 
 inline constexpr std::size_t kDeviceMemory = std::size_t{80} << 30;
+inline constexpr int kL2Bytes = 1 << 20;
 
 struct State {
     std::mutex mutex;

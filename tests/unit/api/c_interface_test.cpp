@@ -1,6 +1,8 @@
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "catch.h"
 #include "driver/device_memory.h"
@@ -116,6 +118,71 @@ TEST_CASE("a shape that an older caller's struct cannot hold is refused by the f
         CHECK(status == (row.named == nullptr ? XQAJIT_OK : XQAJIT_INVALID_ARGUMENT));
         if (row.named != nullptr) CHECK(last_error_has(row.named));
         CHECK(params.struct_size == row.size);
+    }
+}
+
+TEST_CASE("batch and lengths have the bounds that the header gives, in every call that takes them", "[api]") {
+    auto const context = xqajit::driver::GpuContext::open(0);
+    REQUIRE(context.ok());
+    Handle const handle;
+    xqajit_params paged = plain_params();
+    xqajit_params contiguous = plain_params();
+    paged.division = contiguous.division = XQAJIT_DIVISION_INVARIANT;  // no limit on the length but int32
+    contiguous.page_size = 0;
+    paged.num_q_heads = paged.num_kv_heads = contiguous.num_q_heads = contiguous.num_kv_heads = 1;
+    auto const size = [&](std::uint32_t batch, std::uint64_t len) {
+        std::uint64_t bytes = 0;
+        return xqajit_workspace_size(handle.service, &paged, batch, len, &bytes);
+    };
+    auto const explain = [&](std::uint32_t batch, std::uint64_t len) {
+        char* json = nullptr;
+        xqajit_status const status = xqajit_explain(handle.service, &paged, "sm_90a", batch, len, &json);
+        CHECK((json != nullptr) == (status == XQAJIT_OK));
+        xqajit_free(json);
+        return status;
+    };
+    // Refused for want of a workspace where its bounds are kept.
+    auto const data = xqajit::driver::DeviceBuffer::allocate(1 << 16);
+    REQUIRE(data.ok());
+    auto const run = [&](xqajit_params const& params, std::uint32_t batch, std::uint64_t capacity, std::uint64_t max_len) {
+        xqajit_run_args args = XQAJIT_RUN_ARGS_INIT;
+        args.batch = batch;
+        args.max_pages = params.page_size != 0 ? 0xffffffffu : 0;
+        args.max_len = max_len;
+        args.capacity = capacity;
+        args.q = args.k = args.v = args.out = data->as();
+        args.seq_lens = data->as<std::int32_t>();
+        args.page_table = params.page_size != 0 ? data->as<std::int32_t>() : nullptr;
+        return xqajit_run(handle.service, &params, &args, nullptr);
+    };
+    constexpr std::uint64_t kMostTokens = 0x7fffffff;
+    struct Row {
+        char const* named;
+        std::uint64_t most;
+        std::function<xqajit_status(std::uint64_t)> call;
+        bool runs;  // so that the most is refused too, for another reason
+    };
+    for (Row const& row : std::vector<Row>{
+             {"max_batch", 65536, [&](auto n) { return size(static_cast<std::uint32_t>(n), 64); }, false},
+             {"max_len", kMostTokens, [&](auto n) { return size(1, n); }, false},
+             {"batch", 65536, [&](auto n) { return explain(static_cast<std::uint32_t>(n), 64); }, false},
+             {"seq_len", kMostTokens, [&](auto n) { return explain(1, n); }, false},
+             {"batch", 65536, [&](auto n) { return run(paged, static_cast<std::uint32_t>(n), 0, 1000); }, true},
+             {"max_len", kMostTokens, [&](auto n) { return run(paged, 1, 0, n); }, true},
+             {"capacity", kMostTokens, [&](auto n) { return run(contiguous, 1, n, 1000); }, true},
+         }) {
+        INFO(row.named << " " << row.most);
+        CHECK(row.call(row.most) == (row.runs ? XQAJIT_INVALID_ARGUMENT : XQAJIT_OK));
+        if (row.runs) CHECK(last_error_has("workspace is null"));
+        for (std::uint64_t const past : {row.most + 1, std::uint64_t{0xffffffff}}) {
+            CHECK(row.call(past) == XQAJIT_INVALID_ARGUMENT);
+            CHECK(last_error_has(std::string(row.named) + " is " + std::to_string(past) + ": accepted are 0.." +
+                                 std::to_string(row.most)));
+        }
+        if (row.most == kMostTokens) {
+            CHECK(row.call(~std::uint64_t{0}) == XQAJIT_INVALID_ARGUMENT);
+            CHECK(last_error_has(std::string(row.named) + " is 18446744073709551615"));
+        }
     }
 }
 

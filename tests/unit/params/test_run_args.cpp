@@ -24,11 +24,46 @@ TEST_CASE("an empty batch is accepted with every pointer null", "[params][run_ar
         args.struct_size = sizeof args;
         CHECK(run({shape, args}).ok());
     }
-    // Its plain values are still checked.
-    RunArgs args{};
-    args.struct_size = sizeof args;
-    args.q_len = 2;
-    CHECK(run({paged().params, args}).status().message() == "q_len is 2: accepted are 1..1, the q_len of the shape");
+}
+
+TEST_CASE("what is refused is refused for an empty batch too", "[params][run_args][C20]") {
+    for (std::uint32_t const batch : {0u, 7u}) {
+        CAPTURE(batch);
+        auto const bad = [&](Call call, std::function<void(Call&)> const& change, char const* message) {
+            call.args.batch = batch;
+            return Bad{with(call, change), message};
+        };
+        check_all({
+            bad(
+                paged(), [](Call& c) { c.args.q_len = 2; }, "q_len is 2: accepted are 1..1, the q_len of the shape"),
+            bad(
+                paged(), [](Call& c) { c.args.reserved0 = 1; }, "reserved0 is 1"),
+            bad(
+                paged(), [](Call& c) { c.args.k_scale = -1; }, "k_scale is -1"),
+            bad(
+                paged(), [](Call& c) { c.args.max_len = 3201; }, "max_len is 3201"),
+            bad(
+                contiguous(), [](Call& c) { c.args.capacity = 1ull << 31; }, "capacity is 2147483648"),
+            bad(
+                beam(), [](Call& c) { c.args.capacity = 3199; }, "capacity is 3199"),
+            bad(
+                paged(), [](Call& c) { c.args.q = at<void>(8); }, "q is 0x8"),
+            bad(
+                paged(), [](Call& c) { c.args.workspace = at<void>(64); }, "workspace is 0x40"),
+            bad(
+                paged(), [](Call& c) { c.args.lse = at<float>(64); }, "lse is set"),
+            bad(
+                mla(), [](Call& c) { c.args.v = at<void>(64); }, "v is set"),
+            bad(
+                paged(), [](Call& c) { c.args.q_stride_head = 8; }, "q_stride_head is 8"),
+            bad(
+                paged(), [](Call& c) { c.args.k_stride_page = 4; }, "k_stride_page is 4"),
+            bad(
+                paged(), [](Call& c) { c.args.page_table_stride = 99; }, "page_table_stride is 99"),
+            bad(
+                tree(), [](Call& c) { c.args.mask_stride_row = 1; }, "mask_stride_row is 1"),
+        });
+    }
 }
 
 TEST_CASE("a cache without a page or a token may be null", "[params][run_args][C01]") {

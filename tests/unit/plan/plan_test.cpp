@@ -148,7 +148,7 @@ TEST_CASE("what mmha cannot do is refused by name", "[plan]") {
     bounds.division = XQAJIT_DIVISION_BALANCED;
     Status status = make_plan(mmha_spec(8), bounds).status();
     CHECK(status.code() == XQAJIT_UNSUPPORTED);
-    CHECK(contains(status.message(), "mmha divides static or invariant"));
+    CHECK(contains(status.message(), "division is balanced: mmha"));
     for (std::int32_t const division : {XQAJIT_DIVISION_DEFAULT + 0, 4, -1}) {
         bounds.division = division;
         CHECK(make_plan(mmha_spec(8), bounds).status().code() == XQAJIT_INVALID_ARGUMENT);
@@ -171,13 +171,16 @@ TEST_CASE("what mmha cannot do is refused by name", "[plan]") {
     CHECK(make_plan(mmha_spec(8), bounds_of(1, 8192, 0)).status().code() == XQAJIT_INVALID_ARGUMENT);
 }
 
-TEST_CASE("the default division is the family's own, a named one stays", "[plan]") {
-    CHECK(resolve_division(Family::kMmha, XQAJIT_DIVISION_DEFAULT) == XQAJIT_DIVISION_STATIC);
-    for (Family const family : {Family::kHmma, Family::kGmma, Family::kMla})
-        CHECK(resolve_division(family, XQAJIT_DIVISION_DEFAULT) == XQAJIT_DIVISION_BALANCED);
-    for (Family const family : kFamilies)
+TEST_CASE("the default division is the family's own, static where a number is asked for, and a named one stays", "[plan]") {
+    for (Family const family : kFamilies) {
+        bool const balances = family != Family::kMmha;
+        CHECK(family_divides(family, XQAJIT_DIVISION_BALANCED) == balances);
+        CHECK(resolve_division(family, XQAJIT_DIVISION_DEFAULT, 0) ==
+              (balances ? XQAJIT_DIVISION_BALANCED : XQAJIT_DIVISION_STATIC));
+        CHECK(resolve_division(family, XQAJIT_DIVISION_DEFAULT, 4) == XQAJIT_DIVISION_STATIC);
         for (std::int32_t const division : {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT})
-            CHECK(resolve_division(family, division) == division);
+            for (std::uint32_t const nb_sub_seq : {0u, 4u}) CHECK(resolve_division(family, division, nb_sub_seq) == division);
+    }
 }
 
 TEST_CASE("a plan prints what it decided", "[plan]") {

@@ -33,6 +33,7 @@ std::map<std::string, Spoil> const kExamples = {
     {"common.nvfp4", [](Subject& s) { s.params.kv_dtype = XQAJIT_DTYPE_NVFP4; }},
     {"common.heads", [](Subject& s) { s.params.num_kv_heads = 3, s.params.num_q_heads = 64; }},
     {"common.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_INT8; }},
+    {"common.nb_sub_seq", [](Subject& s) { s.params.nb_sub_seq = 4, s.params.division = XQAJIT_DIVISION_INVARIANT; }},
 
     {"hmma.arch", [](Subject& s) { s.arch.sm = 75; }},
     {"hmma.q_dtype", [](Subject& s) { s.params.q_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
@@ -82,6 +83,7 @@ std::map<std::string, Spoil> const kExamples = {
     {"mmha.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
     {"mmha.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
     {"mmha.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1; }},
+    {"mmha.division", [](Subject& s) { s.params.division = XQAJIT_DIVISION_BALANCED; }},
 };
 
 // The rule refuses its example, and is the one that is reported.
@@ -202,4 +204,18 @@ TEST_CASE("head dims that no kernel has are refused by validation and by every f
             CHECK(admission.rule == std::string(family_name(family)) + ".head_dim");
         }
     }
+}
+
+TEST_CASE("a number of sub-sequences goes with the default and static division alone", "[select]") {
+    for (std::int32_t division = XQAJIT_DIVISION_DEFAULT; division <= XQAJIT_DIVISION_INVARIANT; ++division)
+        for (std::uint32_t const nb_sub_seq : {0u, 1u, 6000u})
+            for (Family const family : kFamilies) {
+                Subject s = admitted_by(family);
+                s.params.division = division;
+                s.params.nb_sub_seq = nb_sub_seq;
+                INFO(family_name(family) << " " << division_name(division) << " " << nb_sub_seq);
+                bool const takes_number = division == XQAJIT_DIVISION_DEFAULT || division == XQAJIT_DIVISION_STATIC;
+                bool const has_division = division == XQAJIT_DIVISION_DEFAULT || family_divides(family, division);
+                CHECK(admit(family, s.params, s.arch, kBuiltRules).ok == ((nb_sub_seq == 0 || takes_number) && has_division));
+            }
 }

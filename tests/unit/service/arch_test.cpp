@@ -13,6 +13,25 @@ Settings settings_with_arch(std::string const& value) {
     return must(Settings::parse(environment));
 }
 
+// Every call that needs this machine's GPU is refused, in the same words; with an arch by name none of it matters.
+void require_refused(Service& service, xqajit_status code, std::vector<std::string> const& named) {
+    constexpr char kList[] =
+        R"({"version": 1, "shapes": [{"q_dtype": "bf16", "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64}]})";
+    XQAParams const params = plain_params();
+    RunArgs const empty = XQAJIT_RUN_ARGS_INIT;
+    xqajit_prewarm_options const options = XQAJIT_PREWARM_OPTIONS_INIT;
+    for (Status const& status : {service.prepare(params), service.run(params, empty, nullptr),
+                                 service.workspace_size(params, 1, 1).status(), service.supports(params, nullptr),
+                                 service.explain(params, nullptr, 1, 1).status(), service.capabilities(nullptr).status()}) {
+        INFO(status.to_string());
+        CHECK(status.code() == code);
+        for (std::string const& part : named) CHECK(contains(status.message(), part));
+    }
+    CHECK_FALSE(service.prewarm(kList, options).ok());
+    require_ok(service.supports(params, "sm_90a"));
+    require_ok(service.explain(params, "sm_90a", 1, 1).status());
+}
+
 }  // namespace
 
 TEST_CASE("the arch is the stream's context's, and one process serves several", "[service][J19]") {
@@ -47,6 +66,31 @@ TEST_CASE("two contexts on one device share the image and load it once each", "[
     require_ok(service->prepare(plain_params()));
     CHECK(world.compiles() == 1);
     CHECK(world.cuda().live_modules() == 2);
+}
+
+TEST_CASE("a context that is destroyed with kernels loaded leaves the next one whole, and nothing behind", "[service]") {
+    World world;
+    std::uint64_t const before = world.cuda().allocated_bytes();
+    {
+        auto const service = world.service();
+        for (int n = 0; n < 3; ++n) {  // the fake gives each new context the address of the last
+            CUcontext const context = world.enter(0);
+            {
+                Launch launch(plain_params(), 2);
+                launch.add_workspace(*service);
+                require_ok(service->prepare(launch.params));
+                require_ok(service->run(launch.params, launch.args, nullptr));
+                CHECK(world.cuda().live_modules() == 1);
+            }
+            world.cuda().destroy_context(context);
+            CHECK(world.cuda().live_modules() == 0);
+            CHECK(world.cuda().allocated_bytes() == before);
+        }
+        CHECK(world.compiles() == 1);
+        CHECK(service->stats().launches == 3);
+        world.cuda().reset_calls();
+    }
+    CHECK(world.cuda().calls("cuModuleUnload") == 0);  // they went with their contexts
 }
 
 TEST_CASE("XQAJIT_ARCH: the first usable name is obeyed, irrelevant ones are skipped, none usable is an error", "[service][J21]") {
@@ -152,6 +196,24 @@ TEST_CASE("a document's arch: the argument, the setting, the current context, th
     CHECK(must(target_for_document(unset, nullptr)).arch.target == "sm_120f");
     CHECK(must(target_for_document(settings_with_arch("sm_80,sm_120"), nullptr)).arch.target == "sm_120f");
     CHECK(target_for_document(unset, "sm_70").status().code() == XQAJIT_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a GPU of an unknown arch is refused by every call that needs one, with the known ones", "[service]") {
+    for (char const* const capability : {"7.5", "13.0"}) {
+        INFO(capability);
+        World world;
+        world.cuda().set_devices(capability);
+        world.enter(0);
+        require_refused(*world.service(), XQAJIT_UNSUPPORTED, {capability, "8.0", "12.1"});
+        CHECK(world.compiles() == 0);
+    }
+}
+
+TEST_CASE("a driver too old is refused by every call that needs one, with both versions", "[service]") {
+    World world;
+    world.cuda().set_version(11080);
+    require_refused(*world.service(), XQAJIT_UNAVAILABLE, {"11.8", "12.0"});
+    CHECK(world.compiles() == 0);
 }
 
 TEST_CASE("without a GPU a document asks for an arch by name", "[service]") {

@@ -246,6 +246,8 @@ TEST_CASE("capabilities are what the library then accepts", "[service][A01][A02]
     CHECK(decode["drafts"]["linear"]["q_len"].size() == 64);
     CHECK(decode["drafts"]["tree"]["with_window"] == false);
     CHECK(decode["input_kv"] == false);
+    CHECK(decode["divisions"] == json({"static", "invariant"}));
+    CHECK(mmha["mla"]["divisions"] == decode["divisions"]);
     CHECK(mmha["mla"]["head_dims"] == json({576}));
 
     json const document = json::parse(must(service->capabilities("sm_90a")));

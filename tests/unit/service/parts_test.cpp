@@ -13,10 +13,10 @@ namespace {
 using namespace testing;
 
 // Fields whose value, or whose value past zero, is a launch's business.
-bool is_run_time(std::string const& name) {
-    return name == "qk_scale" || name == "division" || name == "nb_sub_seq" || name == "pdl";
+bool is_run_time(std::string const& name) { return name == "qk_scale" || name == "pdl"; }
+bool is_value(std::string const& name) {
+    return name == "sliding_window" || name == "softcap" || name == "skip_softmax_threshold" || name == "nb_sub_seq";
 }
-bool is_value(std::string const& name) { return name == "sliding_window" || name == "softcap" || name == "skip_softmax_threshold"; }
 
 void add_to(Field const& field, XQAParams& params, int amount) {
     std::visit([&](auto const member) { params.*member += static_cast<std::remove_reference_t<decltype(params.*member)>>(amount); },

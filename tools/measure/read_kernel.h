@@ -1,7 +1,7 @@
 // The device source of the read roofline: every byte once, 16 bytes a load, nothing else.
 #pragma once
 
-namespace xqajit::bench {
+namespace xqajit::measure {
 
 inline constexpr char kReadKernel[] = R"(
 struct ReadArgs {
@@ -43,4 +43,4 @@ struct ReadArgs {
     unsigned int* sink;
 };
 
-}  // namespace xqajit::bench
+}  // namespace xqajit::measure
