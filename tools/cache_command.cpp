@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "cli.h"
 
 namespace xqajit::cli {
@@ -13,7 +14,7 @@ using Json = nlohmann::ordered_json;
 std::string text_of(Json const& object, char const* field) {
     if (!object.is_object() || !object.contains(field)) return "-";
     Json const& value = object[field];
-    return value.is_string() ? value.get<std::string>() : value.is_number() ? value.dump() : "-";
+    return value.is_string() || value.is_number() ? plain_text(value) : "-";
 }
 
 // Metadata is whatever the file says: a member that is missing or of another type is unknown, never a failure.
@@ -38,7 +39,7 @@ std::string listing(Json const& document) {
                         text_of(metadata, "created"), entry["ok"].get<bool>() ? "ok" : entry["error"].get<std::string>()});
     }
     Json const& summary = document["summary"];
-    return table(rows) + summary["entries"].dump() + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
+    return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
            document["path"].get<std::string>();
 }
 
@@ -83,8 +84,8 @@ std::string statistics_text(Json const& statistics) {
                         text_of(group, "entries"), human_bytes(group["bytes"].get<std::uint64_t>()), ms_of(group)});
     }
     Json const& summary = statistics["summary"];
-    return table(rows) + summary["entries"].dump() + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
-           summary["corrupt"].dump() + " corrupt";
+    return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
+           to_text(summary["corrupt"]) + " corrupt";
 }
 
 std::string fields(Json const& object) {
@@ -92,11 +93,10 @@ std::string fields(Json const& object) {
     for (auto const& [name, value] : object.items()) {
         if (name == "schema") continue;
         if (!value.is_object()) {
-            rows.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+            rows.push_back({name, plain_text(value)});
             continue;
         }
-        for (auto const& [inner, inner_value] : value.items())
-            rows.push_back({name + "." + inner, inner_value.is_string() ? inner_value.get<std::string>() : inner_value.dump()});
+        for (auto const& [inner, inner_value] : value.items()) rows.push_back({name + "." + inner, plain_text(inner_value)});
     }
     return table(rows);
 }
@@ -119,7 +119,7 @@ int verify(Service& service, bool json) {
     Json const document = Json::parse(report);
     for (Json const& bad : document["failed"]) print(bad["path"].get<std::string>() + ": " + bad["error"].get<std::string>());
     Json const& summary = document["summary"];
-    print(summary["entries"].dump() + " entries: " + summary["ok"].dump() + " ok, " + summary["failed"].dump() + " failed");
+    print(to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["failed"]) + " failed");
     return exit_code;
 }
 
@@ -139,7 +139,7 @@ int cache(CacheOptions const& options) {
         return state["usable"].get<bool>() ? kDone : kNotHere;
     } else if (options.verb == "stats") {
         Json const document = statistics(Json::parse(service.cache_list()));
-        print(options.json ? document.dump(1) : statistics_text(document));
+        print(options.json ? to_text(document, 1) : statistics_text(document));
     } else {
         std::string const document = service.cache_list();
         print(options.json ? document : listing(Json::parse(document)));

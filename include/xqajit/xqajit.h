@@ -261,7 +261,8 @@ XQAJIT_API xqajit_status xqajit_run(xqajit_service* service, xqajit_params const
  * the rules otherwise. Needs no GPU when arch is given. */
 XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, xqajit_params const* params, char const* arch);
 
-/* Documents in JSON, each with a "schema" member. None needs a GPU when arch is given. */
+/* Documents in JSON, each with a "schema" member. Bytes that are no UTF-8 (of a path, a setting, a compiler's log) are U+FFFD there.
+ * None needs a GPU when arch is given. */
 XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, char const* arch, char** json);
 XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, xqajit_params const* params, char const* arch, uint32_t batch,
                                         uint64_t seq_len, char** json);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "service/documents.h"
 #include "service/impl.h"
 
@@ -54,7 +55,7 @@ Result<std::string> Service::cache_list() {
                        {"path", impl_->store->state().effective_path},
                        {"entries", std::move(entries)},
                        {"summary", {{"entries", count}, {"bytes", bytes}}}};
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 Result<std::string> Service::cache_show(std::string_view key_prefix) {
@@ -76,7 +77,7 @@ Result<std::string> Service::cache_show(std::string_view key_prefix) {
     }
     Json json = {{"schema", "xqajit.cache.show/1"}};
     json.update(entry_json(matches.front()));
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 Result<Service::VerifyReport> Service::cache_verify() {
@@ -95,13 +96,13 @@ Result<Service::VerifyReport> Service::cache_verify() {
     Status status;
     if (failed != 0)
         status = {XQAJIT_CACHE_CORRUPT, fmt::format("{} of {} cache entries failed their checks", failed, entries.size())};
-    return VerifyReport{json.dump(1), std::move(status)};
+    return VerifyReport{to_text(json, 1), std::move(status)};
 }
 
 Result<std::string> Service::cache_path() {
     Json json = {{"schema", "xqajit.cache.path/1"}};
     json.update(store_json(*impl_->store));
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "service/devices.h"
 #include "service/documents.h"
 #include "service/impl.h"
@@ -97,7 +98,7 @@ Result<std::string> Service::doctor() {
                        {"cache", cache_json(*impl_->store)},
                        {"settings", settings_json(impl_->settings)},
                        {"warnings", std::move(warnings)}};
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

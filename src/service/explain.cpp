@@ -1,6 +1,7 @@
 // The whole chain for one shape, as a document: nothing is compiled or loaded.
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "service/impl.h"
 
 namespace xqajit {
@@ -99,7 +100,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
         for (Family const family : kFamilies) admissions.push_back(admit(family, asked, target->arch));
         json["admissions"] = admissions_json(admissions);
         json["error"] = error_json(selection.status());
-        return json.dump(1);
+        return to_text(json, 1);
     }
     KernelSpec const& spec = selection->spec;
     CompileRequest const request = request_of(spec);
@@ -126,7 +127,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
     if (Result<std::uint64_t> const bytes = xqajit::workspace_size(spec, bounds); bytes.ok()) launch["workspace_size"] = *bytes;
     json["launch"] = std::move(launch);
     json["perf_gate"] = perf_gate_json(overrides, *selection, *shape, *target, batch, seq_len);
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

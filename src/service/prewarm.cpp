@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "service/impl.h"
 
 namespace xqajit {
@@ -215,7 +216,7 @@ Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) cons
         status = {no_compiler ? XQAJIT_UNAVAILABLE : XQAJIT_COMPILE_FAILED,
                   fmt::format("{} of {} kernels failed; the first: {}", failed, jobs_.size(), describe(*first_failure))};
     }
-    return {json.dump(1), std::move(status)};
+    return {to_text(json, 1), std::move(status)};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 
 namespace xqajit {
@@ -54,7 +55,7 @@ Status ShapeRecorder::append(std::string const& shape) const {
     Json& shapes = list["shapes"];
     if (std::find(shapes.begin(), shapes.end(), entry) != shapes.end()) return {};
     shapes.push_back(std::move(entry));
-    return write_file_atomic_at(directory.get(), path.filename().string(), list.dump(1) + "\n");
+    return write_file_atomic_at(directory.get(), path.filename().string(), to_text(list, 1) + "\n");
 }
 
 }  // namespace xqajit

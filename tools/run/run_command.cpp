@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "../cli.h"
+#include "base/json.h"
 #include "driver/cuda_functions.h"
 #include "gpu/device_problem.h"
 #include "gpu/problem.h"
@@ -168,7 +169,7 @@ int run(RunOptions const& options) {
     document["percent_of_copy"] = percent;
 
     if (options.json) {
-        print(document.dump(1));
+        print(to_text(document, 1));
     } else {
         print(fmt::format(
             "{}, batch {}, length {}: {:.1f} us, {:.0f} GB/s of KV ({}{}), {:.0f}% of a device copy's {:.0f} GB/s (read + write)",
