@@ -42,7 +42,7 @@ Result<UniqueFd> open_named(std::filesystem::path const& path) {
     } else if (S_ISLNK(named.st_mode)) {
         if (std::string const reason = wrong_owner(named); !reason.empty()) return unavailable(what + " is a link that " + reason);
     }
-    UniqueFd directory(::open(path.c_str(), kFolderFlags));
+    UniqueFd directory = above_standard(::open(path.c_str(), kFolderFlags));
     if (!directory.valid()) return failure(what, errno);
     return directory;
 }
@@ -67,7 +67,7 @@ std::string distrust(struct stat const& file) {
 Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool create) {
     std::string const what = fmt::format("cache folder {}", name);
     if (create && ::mkdirat(directory, name.c_str(), S_IRWXU) != 0 && errno != EEXIST) return failure(what, errno);
-    UniqueFd folder(::openat(directory, name.c_str(), kFolderFlags | O_NOFOLLOW));
+    UniqueFd folder = above_standard(::openat(directory, name.c_str(), kFolderFlags | O_NOFOLLOW));
     if (!folder.valid()) {
         if (errno == ENOENT && !create) return folder;
         return failure(what, errno);
@@ -112,7 +112,7 @@ Result<OpenedRoot> open_root(std::string const& path) {
 std::vector<std::string> names_in(int directory) {
     std::vector<std::string> names;
     // A second descriptor: closedir() closes the one it was given, and the position of a shared one would be shared.
-    UniqueFd own(::openat(directory, ".", kFolderFlags));
+    UniqueFd own = above_standard(::openat(directory, ".", kFolderFlags));
     if (!own.valid()) return names;
     std::unique_ptr<DIR, int (*)(DIR*)> const stream(::fdopendir(own.get()), ::closedir);
     if (stream == nullptr) return names;

@@ -121,3 +121,24 @@ TEST_CASE("the names in a folder come sorted and complete, every time", "[cache]
     CHECK(names_in(top.get()) == expected);
     CHECK(names_in(-1).empty());
 }
+
+TEST_CASE("directories opened while standard streams are closed do not take their numbers", "[cache]") {
+    TempDirectory const temp;
+    for (std::vector<int> const& closed : {std::vector<int>{0}, {1}, {2}, {0, 1, 2}}) {
+        INFO(closed.front() << ", " << closed.size() << " closed");
+        CHECK(in_child([&] {
+                  for (int const stream : closed) ::close(stream);
+                  auto const store = open_store(temp.path("cache"));
+                  if (!store->store(sample_entry(1)).ok() || !store->load(sample_key(1))) return 1;
+                  if (store->list().size() != 1 || !store->load_any_compiler(sample_key(1).body)) return 2;
+                  Result<OpenedRoot> const root = open_root(temp.path("cache"));
+                  if (!root.ok() || root->directory.get() < 3) return 3;
+                  Result<UniqueFd> const folder = open_folder_at(root->directory.get(), "folder", true);
+                  if (!folder.ok() || folder->get() < 3) return 4;
+                  if ((::fcntl(folder->get(), F_GETFD) & FD_CLOEXEC) == 0) return 5;
+                  for (int const stream : closed)
+                      if (::fcntl(stream, F_GETFD) != -1) return 6;
+                  return 0;
+              }) == 0);
+    }
+}
