@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -46,31 +47,49 @@ struct DiskStore::ReadEntry {
     Entry entry;
 };
 
+DiskStore::DiskStore(StoreOrigin origin, std::string path, Root root)
+    : origin_(std::move(origin)), path_(std::move(path)), root_(std::make_shared<Root const>(std::move(root))) {}
+
 std::shared_ptr<DiskStore> DiskStore::open(StoreOrigin const& origin) {
-    std::shared_ptr<DiskStore> store(new DiskStore);
-    store->origin_ = origin;
-    Result<OpenedRoot> root = open_root(origin.path);
-    if (!root.ok()) {
-        store->state_.reason = root.status().message();
-        return store;
-    }
-    store->directory_ = std::move(root->directory);
-    store->state_ = {root->path, true, root->writable, root->reason};
-    return store;
+    std::error_code error;
+    std::filesystem::path const absolute = std::filesystem::absolute(origin.path, error);
+    std::string const path = error ? origin.path : absolute.string();
+    return std::shared_ptr<DiskStore>(new DiskStore(origin, path, open_directory(path, /*create=*/false)));
 }
 
 std::shared_ptr<DiskStore> DiskStore::disabled(std::string const& reason) {
-    std::shared_ptr<DiskStore> store(new DiskStore);
-    store->state_.reason = reason;
-    return store;
+    return std::shared_ptr<DiskStore>(new DiskStore({}, {}, Root{UniqueFd(), {"", false, false, false, reason}}));
 }
 
-std::string DiskStore::path_of(CacheKey const& key) const {
-    return fmt::format("{}/{}/{}/{}", state_.effective_path, prefix_of(key.body), key.body.hex(), file_name(key));
+DiskStore::Root DiskStore::open_directory(std::string const& path, bool create) {
+    Result<OpenedRoot> opened = open_root(path, create);
+    if (!opened.ok()) return {UniqueFd(), {"", false, false, false, opened.status().message()}};
+    bool const exists = opened->directory.valid();
+    return {std::move(opened->directory), {opened->path, true, exists, opened->writable, opened->reason}};
 }
 
-Result<UniqueFd> DiskStore::open_body_folder(Digest const& body, bool create) const {
-    Result<UniqueFd> prefix = open_folder_at(directory_.get(), prefix_of(body), create);
+std::shared_ptr<DiskStore::Root const> DiskStore::root() const {
+    std::lock_guard const lock(mutex_);
+    if (root_->state.usable && !root_->state.exists) root_ = std::make_shared<Root const>(open_directory(path_, /*create=*/false));
+    return root_;
+}
+
+Status DiskStore::make_directory() {
+    std::lock_guard const lock(mutex_);
+    if (root_->state.usable && !root_->state.exists) {
+        Root made = open_directory(path_, /*create=*/true);
+        if (!made.state.usable) return unavailable(made.state.reason);  // still missing: a later store tries again
+        root_ = std::make_shared<Root const>(std::move(made));
+    }
+    return root_->state.usable ? Status() : unavailable(root_->state.reason);
+}
+
+std::string DiskStore::path_of(Root const& root, CacheKey const& key) {
+    return fmt::format("{}/{}/{}/{}", root.state.effective_path, prefix_of(key.body), key.body.hex(), file_name(key));
+}
+
+Result<UniqueFd> DiskStore::open_body_folder(Root const& root, Digest const& body, bool create) {
+    Result<UniqueFd> prefix = open_folder_at(root.directory.get(), prefix_of(body), create);
     if (!prefix.ok() || !prefix->valid()) return prefix;
     return open_folder_at(prefix->get(), body.hex(), create);
 }
@@ -109,28 +128,30 @@ DiskStore::ReadEntry DiskStore::read_entry(int folder, CacheKey const& key) {
     return end(Outcome::kGood, {});
 }
 
-std::optional<Entry> DiskStore::read_from(int folder, CacheKey const& key, DiskStore* keeper) const {
+std::optional<Entry> DiskStore::read_from(Root const& root, int folder, CacheKey const& key, DiskStore* keeper) {
     using Outcome = ReadEntry::Outcome;
     ReadEntry read = read_entry(folder, key);
     if (read.outcome == Outcome::kGood) return std::move(read.entry);
     if (keeper == nullptr) return std::nullopt;
-    if (read.outcome == Outcome::kUnreadable) keeper->warn_of_reading(path_of(key) + ": " + read.status.message());
-    if (read.outcome == Outcome::kBad) keeper->set_aside(folder, key, read);
+    if (read.outcome == Outcome::kUnreadable) keeper->warn_of_reading(path_of(root, key) + ": " + read.status.message());
+    if (read.outcome == Outcome::kBad) keeper->set_aside(root, folder, key, read);
     return std::nullopt;
 }
 
 std::optional<Entry> DiskStore::read(CacheKey const& key, DiskStore* keeper) const {
-    if (!state_.usable) return std::nullopt;
-    Result<UniqueFd> const folder = open_body_folder(key.body, /*create=*/false);
-    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(key) + ": " + folder.status().message());
+    std::shared_ptr<Root const> const top = root();
+    if (!top->directory.valid()) return std::nullopt;
+    Result<UniqueFd> const folder = open_body_folder(*top, key.body, /*create=*/false);
+    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, key) + ": " + folder.status().message());
     if (!folder.ok() || !folder->valid()) return std::nullopt;
-    return read_from(folder->get(), key, keeper);
+    return read_from(*top, folder->get(), key, keeper);
 }
 
 std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore* keeper) const {
-    if (!state_.usable) return std::nullopt;
-    Result<UniqueFd> const folder = open_body_folder(body, /*create=*/false);
-    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of({body, {}}) + ": " + folder.status().message());
+    std::shared_ptr<Root const> const top = root();
+    if (!top->directory.valid()) return std::nullopt;
+    Result<UniqueFd> const folder = open_body_folder(*top, body, /*create=*/false);
+    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, {body, {}}) + ": " + folder.status().message());
     if (!folder.ok() || !folder->valid()) return std::nullopt;
 
     std::optional<Entry> best;
@@ -138,7 +159,7 @@ std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore*
     for (std::string const& name : names_in(folder->get())) {
         CacheKey key{body, {}};
         if (!parse_file_name(name, key.compiler)) continue;
-        std::optional<Entry> entry = read_from(folder->get(), key, keeper);
+        std::optional<Entry> entry = read_from(*top, folder->get(), key, keeper);
         if (!entry) continue;
         CompilerRank rank = compiler_rank(entry->metadata);
         // The last resort, the compiler's digest, says nothing: it makes every process choose alike.
@@ -163,24 +184,27 @@ Status DiskStore::store(Entry const& entry) {
 
 Status DiskStore::write(Entry const& entry) {
     XQAJIT_RETURN_IF_ERROR(check_limits(entry));
-    if (!state_.writable) return unavailable(state_.reason);
-    Result<UniqueFd> const folder = open_body_folder(entry.key.body, /*create=*/true);
+    XQAJIT_RETURN_IF_ERROR(make_directory());
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.writable) return unavailable(top->state.reason);
+    Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
     Status const status =
         folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encode_entry(entry)) : folder.status();
-    return status.ok() ? status : Status(status.code(), path_of(entry.key) + ": " + status.message());
+    return status.ok() ? status : Status(status.code(), path_of(*top, entry.key) + ": " + status.message());
 }
 
 std::vector<ListedEntry> DiskStore::list() const {
     std::vector<ListedEntry> listed;
-    if (!state_.usable) return listed;
+    std::shared_ptr<Root const> const top = root();
+    if (!top->directory.valid()) return listed;
     auto const open_or_warn = [&](int directory, std::string const& name) {
         Result<UniqueFd> folder = open_folder_at(directory, name, /*create=*/false);
-        if (!folder.ok()) log::warning(fmt::format("{} is not listed: {}", state_.effective_path, folder.status().message()));
+        if (!folder.ok()) log::warning(fmt::format("{} is not listed: {}", top->state.effective_path, folder.status().message()));
         return folder.ok() ? std::move(*folder) : UniqueFd();
     };
-    for (std::string const& prefix : names_in(directory_.get())) {
+    for (std::string const& prefix : names_in(top->directory.get())) {
         if (prefix.size() != 2 || prefix.find_first_not_of("0123456789abcdef") != std::string::npos) continue;
-        UniqueFd const bodies = open_or_warn(directory_.get(), prefix);
+        UniqueFd const bodies = open_or_warn(top->directory.get(), prefix);
         if (!bodies.valid()) continue;
         for (std::string const& body_name : names_in(bodies.get())) {
             CacheKey key;
@@ -191,7 +215,7 @@ std::vector<ListedEntry> DiskStore::list() const {
                 if (!parse_file_name(name, key.compiler)) continue;
                 ReadEntry read = read_entry(folder.get(), key);
                 if (read.outcome == ReadEntry::Outcome::kMissing) continue;
-                listed.push_back({key, path_of(key), static_cast<std::uint64_t>(read.file.st_size), std::move(read.status),
+                listed.push_back({key, path_of(*top, key), static_cast<std::uint64_t>(read.file.st_size), std::move(read.status),
                                   std::move(read.entry.metadata), read.entry.is_ptx});
             }
         }
@@ -199,14 +223,14 @@ std::vector<ListedEntry> DiskStore::list() const {
     return listed;
 }
 
-void DiskStore::set_aside(int folder, CacheKey const& key, ReadEntry const& bad) {
+void DiskStore::set_aside(Root const& root, int folder, CacheKey const& key, ReadEntry const& bad) {
     ++quarantined_;
     // Another process that met the same bad file may have written a good one since.
     struct stat now {};
     bool const same = ::fstatat(folder, file_name(key).c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == bad.file.st_dev &&
                       now.st_ino == bad.file.st_ino;
-    Result<std::string> const fate = same ? move_away(folder, key) : Result<std::string>("replaced meanwhile");
-    std::string const text = path_of(key) + ": " + bad.status.message() + "; ";
+    Result<std::string> const fate = same ? move_away(root, folder, key) : Result<std::string>("replaced meanwhile");
+    std::string const text = path_of(root, key) + ": " + bad.status.message() + "; ";
     if (fate.ok())
         log::warning(text + *fate);
     else
@@ -214,9 +238,9 @@ void DiskStore::set_aside(int folder, CacheKey const& key, ReadEntry const& bad)
 }
 
 // What became of the file; UNAVAILABLE if it is still in place.
-Result<std::string> DiskStore::move_away(int folder, CacheKey const& key) const {
+Result<std::string> DiskStore::move_away(Root const& root, int folder, CacheKey const& key) {
     std::string const name = file_name(key);
-    Result<UniqueFd> const quarantine = open_folder_at(directory_.get(), kQuarantine, /*create=*/true);
+    Result<UniqueFd> const quarantine = open_folder_at(root.directory.get(), kQuarantine, /*create=*/true);
     for (int counter = 0; quarantine.ok() && counter < kQuarantinedPerKey; ++counter) {
         std::string const aside = fmt::format("{}-{}-{}.bad", key.body.hex(), key.compiler.hex(), counter);
         if (exists_at(quarantine->get(), aside)) continue;

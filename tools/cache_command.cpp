@@ -28,6 +28,11 @@ std::string ms_of(Json const& metadata) {
     return ms ? std::to_string(static_cast<long>(*ms)) : "-";
 }
 
+// A missing directory is an empty cache, and perhaps not the one that was meant.
+std::string if_missing(Json const& document) {
+    return document["exists"].get<bool>() ? "" : " (" + plain_text(document["path"]) + " does not exist)";
+}
+
 std::string listing(Json const& document) {
     std::vector<std::vector<std::string>> rows = {
         {"KEY", "FAMILY", "TARGET", "SIZE", "REGISTERS", "SPILLS", "MS", "NVRTC", "CREATED", "STATE"}};
@@ -40,7 +45,7 @@ std::string listing(Json const& document) {
     }
     Json const& summary = document["summary"];
     return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
-           document["path"].get<std::string>();
+           plain_text(document["path"]) + if_missing(document);
 }
 
 // Totals by family, target and compiler, from the listing.
@@ -73,6 +78,7 @@ Json statistics(Json const& document) {
     }
     return {{"schema", "xqajit.cache.stats/1"},
             {"path", document["path"]},
+            {"exists", document["exists"]},
             {"groups", std::move(list)},
             {"summary", {{"entries", document["summary"]["entries"]}, {"bytes", document["summary"]["bytes"]}, {"corrupt", bad}}}};
 }
@@ -85,7 +91,7 @@ std::string statistics_text(Json const& statistics) {
     }
     Json const& summary = statistics["summary"];
     return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
-           to_text(summary["corrupt"]) + " corrupt";
+           to_text(summary["corrupt"]) + " corrupt" + if_missing(statistics);
 }
 
 std::string fields(Json const& object) {
@@ -119,7 +125,8 @@ int verify(Service& service, bool json) {
     Json const document = Json::parse(report);
     for (Json const& bad : document["failed"]) print(bad["path"].get<std::string>() + ": " + bad["error"].get<std::string>());
     Json const& summary = document["summary"];
-    print(to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["failed"]) + " failed");
+    print(to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["failed"]) + " failed" +
+          if_missing(document));
     return exit_code;
 }
 

@@ -35,7 +35,8 @@ std::string readable(Json const& document) {
         }
     }
     Json const& cache = document["cache"];
-    std::string state = cache["usable"].get<bool>() ? (cache["writable"].get<bool>() ? "writable" : "read only") : "not usable";
+    auto const is = [&](char const* fact) { return cache[fact].get<bool>(); };
+    std::string state = !is("usable") ? "not usable" : !is("exists") ? "missing" : is("writable") ? "writable" : "read only";
     if (cache.contains("mode")) state += ", mode " + plain_text(cache["mode"]) + ", owner " + plain_text(cache["owner_uid"]);
     if (!plain_text(cache["reason"]).empty()) state += ": " + plain_text(cache["reason"]);
     std::string const path = plain_text(cache["path"]).empty() ? plain_text(cache["named_path"]) : plain_text(cache["path"]);

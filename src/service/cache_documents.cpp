@@ -29,17 +29,22 @@ Json entry_json(cache::ListedEntry const& entry) {
 
 // A store that can't be read is no empty store.
 Status usable(cache::DiskStore const& store) {
-    if (store.state().usable) return {};
-    return unavailable(fmt::format("the cache directory {} is not usable: {}", store.origin().path, store.state().reason));
+    cache::StoreState const state = store.state();
+    if (state.usable) return {};
+    return unavailable(fmt::format("the cache directory {} is not usable: {}", store.origin().path, state.reason));
 }
 
 }  // namespace
 
 Json store_json(cache::DiskStore const& store) {
-    cache::StoreState const& state = store.state();
-    return {{"named_path", store.origin().path}, {"origin", store.origin().origin},
-            {"path", state.effective_path},      {"usable", state.usable},
-            {"writable", state.writable},        {"reason", state.reason}};
+    cache::StoreState const state = store.state();
+    return {{"named_path", store.origin().path},
+            {"origin", store.origin().origin},
+            {"path", state.effective_path},
+            {"usable", state.usable},
+            {"exists", state.exists},
+            {"writable", state.writable},
+            {"reason", state.reason}};
 }
 
 Result<std::string> Service::cache_list() {
@@ -51,8 +56,10 @@ Result<std::string> Service::cache_list() {
         bytes += entry.bytes;
     }
     std::size_t const count = entries.size();
+    cache::StoreState const state = impl_->store->state();
     Json const json = {{"schema", "xqajit.cache.ls/1"},
-                       {"path", impl_->store->state().effective_path},
+                       {"path", state.effective_path},
+                       {"exists", state.exists},
                        {"entries", std::move(entries)},
                        {"summary", {{"entries", count}, {"bytes", bytes}}}};
     return to_text(json, 1);
@@ -89,8 +96,10 @@ Result<Service::VerifyReport> Service::cache_verify() {
             bad.push_back({{"key", key_text(entry.key)}, {"path", entry.path}, {"error", entry.status.message()}});
     }
     std::size_t const failed = bad.size();
+    cache::StoreState const state = impl_->store->state();
     Json const json = {{"schema", "xqajit.cache.verify/1"},
-                       {"path", impl_->store->state().effective_path},
+                       {"path", state.effective_path},
+                       {"exists", state.exists},
                        {"failed", std::move(bad)},
                        {"summary", {{"entries", entries.size()}, {"ok", entries.size() - failed}, {"failed", failed}}}};
     Status status;

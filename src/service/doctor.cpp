@@ -62,7 +62,7 @@ Json driver_json() {
 
 Json cache_json(cache::DiskStore const& store) {
     Json json = store_json(store);
-    std::string const& path = store.state().effective_path;
+    std::string const path = store.state().effective_path;
     struct stat facts {};
     if (!path.empty() && ::stat(path.c_str(), &facts) == 0) {
         json["mode"] = fmt::format("{:04o}", facts.st_mode & 07777u);

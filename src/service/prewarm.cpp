@@ -130,8 +130,8 @@ void Prewarm::run() {
             finish(job, "hit", {});
         } else if (!job.key.compiler.ok()) {
             finish(job, "failed", job.key.compiler);
-        } else if (!service_.store->state().writable) {
-            finish(job, "failed", not_kept(unavailable(service_.store->state().reason)));
+        } else if (cache::StoreState const store = service_.store->state(); !store.writable) {
+            finish(job, "failed", not_kept(unavailable(store.reason)));
         } else {
             misses.push_back(&job);
         }
@@ -226,9 +226,9 @@ Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_
     if (!entries.ok()) return entries.status();
     Result<std::vector<Target>> const targets = targets_for_prewarm(impl_->settings, options.archs);
     if (!targets.ok()) return targets.status();
-    if (!impl_->store->state().usable) {
+    if (Status const made = impl_->store->make_directory(); !made.ok()) {
         return unavailable(fmt::format("nothing to prewarm: the cache directory {} is not usable: {}", impl_->store->origin().path,
-                                       impl_->store->state().reason));
+                                       made.message()));
     }
     auto const start = Clock::now();
     Prewarm prewarm(*impl_, options);

@@ -1,5 +1,6 @@
 // The commands over the disk cache.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "catch.h"
@@ -54,6 +55,38 @@ TEST_CASE("the flag --cache-dir wins over the setting", "[cli][J12]") {
     CHECK(shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a", "--cache-dir", other}).code == 0);
     CHECK(shell.document({"cache", "ls", "--cache-dir", other})["entries"].size() == 2);
     CHECK(shell.document({"cache", "ls"})["entries"].empty());
+}
+
+TEST_CASE("a command that only looks makes no directory, and says that there is none", "[cli][J12]") {
+    for (bool const shared : {false, true}) {
+        Shell shell;
+        std::string const named = shell.folder() + "/cache";
+        if (shared) std::filesystem::create_directory(named);
+        if (shared) std::filesystem::permissions(named, std::filesystem::perms(01777));
+        auto const untouched = [&] { return shared ? std::filesystem::is_empty(named) : !std::filesystem::exists(named); };
+        for (char const* verb : {"ls", "stats", "verify", "path"}) {
+            INFO(verb);
+            json const document = shell.document({"cache", verb});
+            CHECK(document["exists"] == false);
+            ProcessResult const text = shell.run({"cache", verb});
+            CHECK(text.code == 0);
+            CHECK(contains(text.out + text.err, document["path"].get<std::string>() + " does not exist"));
+            CHECK(untouched());
+        }
+        CHECK(shell.run({"cache", "show", "00"}).code == 2);
+        json const doctor = shell.document({"doctor"});
+        CHECK(doctor["cache"]["exists"] == false);
+        CHECK(doctor["cache"]["writable"] == true);
+        CHECK(contains(shell.run({"doctor"}).out, "missing: "));
+        CHECK(shell.run(with_shape({"explain", "--arch", "sm_90a"})).code == 0);
+        CHECK(shell.run({"capabilities"}).code == 0);
+        CHECK(untouched());
+
+        CHECK(shell.run({"prewarm", "--shapes", shell.write("list.json", kList), "--arch", "sm_90a"}).code == 0);
+        json const listing = shell.document({"cache", "ls"});
+        CHECK(listing["exists"] == true);
+        CHECK(listing["entries"].size() == 2);
+    }
 }
 
 }  // namespace xqajit

@@ -120,9 +120,9 @@ TEST_CASE("a directory that cannot be made, or is a file, makes a store that mis
         INFO(c.path);
         CHECK(as_ordinary_user([&] {
                   auto const store = open_store(temp.path(c.path));
-                  return first_false({!store->state().usable, names(store->state().reason, c.reason),
+                  return first_false({!store->state().writable, names(store->state().reason, c.reason),
                                       names(store->state().reason, temp.path(c.path)), !store->load(sample_key(1)),
-                                      refuses_to_store(*store, c.reason)});
+                                      refuses_to_store(*store, c.reason), !store->make_directory().ok()});
               }) == 0);
     }
     CHECK(read_raw(temp.path("file")) == "x");
@@ -230,8 +230,8 @@ TEST_CASE("a shared directory gives each user a subdirectory of their own", "[ca
         CHECK(store->state().effective_path == temp.path("shared/" + uid_folder()));
         CHECK(names(store->state().reason, "others can write"));
         CHECK(store->origin().path == temp.path("shared"));
-        CHECK((mode_of(temp.path("shared/" + uid_folder())) & 0777) == 0700);
         CHECK(store->store(sample_entry(1)).ok());
+        CHECK((mode_of(temp.path("shared/" + uid_folder())) & 0777) == 0700);
         CHECK(hits(*open_store(temp.path("shared")), sample_entry(1)));
         if (::geteuid() != 0 || (mode & 02) == 0) continue;
         CHECK(as_ordinary_user([&] {

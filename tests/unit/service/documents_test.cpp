@@ -155,6 +155,8 @@ TEST_CASE("a forced family that can't serve the shape is an error, never another
 TEST_CASE("doctor reports compiler, worker, driver and GPUs, each with the reason where it is missing", "[service]") {
     World world;
     world.cuda().set_devices("9.0,7.5");
+    std::filesystem::create_directory(world.cache_dir());
+    std::filesystem::permissions(world.cache_dir(), std::filesystem::perms::owner_all);
     json const all = json::parse(must(world.service()->doctor()));
     CHECK(all["schema"] == "xqajit.doctor/1");
     CHECK(all["nvrtc"]["found"] == true);
