@@ -90,11 +90,12 @@ Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool cre
     UniqueFd folder = above_standard(::openat(directory, name.c_str(), kFolderFlags | O_NOFOLLOW));
     if (!folder.valid()) {
         if (errno == ENOENT && !create) return folder;
-        return failure(what, errno);
+        bool const something_else = errno == ENOTDIR || errno == ELOOP;
+        return Status(something_else ? XQAJIT_CACHE_CORRUPT : XQAJIT_UNAVAILABLE, what + ": " + errno_text(errno));
     }
     struct stat status {};
     if (::fstat(folder.get(), &status) != 0) return failure(what, errno);
-    if (std::string const reason = distrust(status); !reason.empty()) return unavailable(what + " " + reason);
+    if (std::string const reason = distrust(status); !reason.empty()) return Status(XQAJIT_CACHE_CORRUPT, what + " " + reason);
     return folder;
 }
 
@@ -132,18 +133,21 @@ Result<OpenedRoot> open_root(std::string const& path, bool create) {
     return root;
 }
 
-std::vector<std::string> names_in(int directory) {
+Result<std::vector<std::string>> names_in(int directory) {
     std::vector<std::string> names;
     // A second descriptor: closedir() closes the one it was given, and the position of a shared one would be shared.
     UniqueFd own = above_standard(::openat(directory, ".", kFolderFlags));
-    if (!own.valid()) return names;
-    std::unique_ptr<DIR, int (*)(DIR*)> const stream(::fdopendir(own.get()), ::closedir);
-    if (stream == nullptr) return names;
+    if (!own.valid() && errno == ENOENT) return names;
+    std::unique_ptr<DIR, int (*)(DIR*)> const stream(own.valid() ? ::fdopendir(own.get()) : nullptr, ::closedir);
+    if (stream == nullptr) return failure("cache folder cannot be read", errno);
     own.release();
+    errno = 0;
     while (dirent const* item = ::readdir(stream.get())) {
         std::string name = item->d_name;
         if (name != "." && name != "..") names.push_back(std::move(name));
+        errno = 0;
     }
+    if (errno != 0) return failure("cache folder cannot be read", errno);
     std::sort(names.begin(), names.end());
     return names;
 }

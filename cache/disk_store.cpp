@@ -156,7 +156,10 @@ std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore*
 
     std::optional<Entry> best;
     CompilerRank best_rank;
-    for (std::string const& name : names_in(folder->get())) {
+    Result<std::vector<std::string>> const names = names_in(folder->get());
+    if (!names.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, {body, {}}) + ": " + names.status().message());
+    if (!names.ok()) return std::nullopt;
+    for (std::string const& name : *names) {
         CacheKey key{body, {}};
         if (!parse_file_name(name, key.compiler)) continue;
         std::optional<Entry> entry = read_from(*top, folder->get(), key, keeper);
@@ -190,37 +193,47 @@ Status DiskStore::write(Entry const& entry) {
     Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
     Status const status =
         folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encode_entry(entry)) : folder.status();
-    return status.ok() ? status : Status(status.code(), path_of(*top, entry.key) + ": " + status.message());
+    return status.ok() ? status : unavailable(path_of(*top, entry.key) + ": " + status.message());
 }
 
-std::vector<ListedEntry> DiskStore::list() const {
-    std::vector<ListedEntry> listed;
+Listing DiskStore::list() const {
+    Listing listing;
     std::shared_ptr<Root const> const top = root();
-    if (!top->directory.valid()) return listed;
-    auto const open_or_warn = [&](int directory, std::string const& name) {
+    if (!top->directory.valid()) return listing;
+    std::string const& path = top->state.effective_path;
+    // What cannot be opened or read is listed as such: a cache of which a part is out of reach is no smaller cache.
+    auto const open = [&](int directory, std::string const& name, std::string const& folder_path) {
         Result<UniqueFd> folder = open_folder_at(directory, name, /*create=*/false);
-        if (!folder.ok()) log::warning(fmt::format("{} is not listed: {}", top->state.effective_path, folder.status().message()));
+        if (!folder.ok()) listing.unlisted.push_back({folder_path, folder.status()});
         return folder.ok() ? std::move(*folder) : UniqueFd();
     };
-    for (std::string const& prefix : names_in(top->directory.get())) {
-        if (prefix.size() != 2 || prefix.find_first_not_of("0123456789abcdef") != std::string::npos) continue;
-        UniqueFd const bodies = open_or_warn(top->directory.get(), prefix);
-        if (!bodies.valid()) continue;
-        for (std::string const& body_name : names_in(bodies.get())) {
+    auto const names = [&](int directory, std::string const& folder_path) {
+        Result<std::vector<std::string>> found = names_in(directory);
+        if (!found.ok()) listing.unlisted.push_back({folder_path, found.status()});
+        return found.ok() ? std::move(*found) : std::vector<std::string>();
+    };
+    for (std::string const& prefix : names(top->directory.get(), path)) {
+        bool const is_prefix = prefix.size() == 2 && prefix.find_first_not_of("0123456789abcdef") == std::string::npos;
+        if (!is_prefix && prefix != kQuarantine) continue;
+        std::string const prefix_path = path + "/" + prefix;
+        UniqueFd const bodies = open(top->directory.get(), prefix, prefix_path);
+        if (!bodies.valid() || !is_prefix) continue;
+        for (std::string const& body_name : names(bodies.get(), prefix_path)) {
             CacheKey key;
             if (!parse_digest_name(body_name, key.body) || prefix_of(key.body) != prefix) continue;
-            UniqueFd const folder = open_or_warn(bodies.get(), body_name);
+            std::string const body_path = prefix_path + "/" + body_name;
+            UniqueFd const folder = open(bodies.get(), body_name, body_path);
             if (!folder.valid()) continue;
-            for (std::string const& name : names_in(folder.get())) {
+            for (std::string const& name : names(folder.get(), body_path)) {
                 if (!parse_file_name(name, key.compiler)) continue;
                 ReadEntry read = read_entry(folder.get(), key);
                 if (read.outcome == ReadEntry::Outcome::kMissing) continue;
-                listed.push_back({key, path_of(*top, key), static_cast<std::uint64_t>(read.file.st_size), std::move(read.status),
-                                  std::move(read.entry.metadata), read.entry.is_ptx});
+                listing.entries.push_back({key, body_path + "/" + name, static_cast<std::uint64_t>(read.file.st_size),
+                                           std::move(read.status), std::move(read.entry.metadata), read.entry.is_ptx});
             }
         }
     }
-    return listed;
+    return listing;
 }
 
 void DiskStore::set_aside(Root const& root, int folder, CacheKey const& key, ReadEntry const& bad) {

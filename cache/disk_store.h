@@ -33,9 +33,19 @@ struct ListedEntry {
     CacheKey key;
     std::string path;
     std::uint64_t bytes = 0;
-    Status status;         // of reading and checking it
-    std::string metadata;  // JSON; empty if corrupt
+    Status status;         // of reading and checking it: CACHE_CORRUPT if it fails a check, UNAVAILABLE if it cannot be read
+    std::string metadata;  // JSON; empty unless the status is ok
     bool is_ptx = false;
+};
+
+struct ListedFolder {
+    std::string path;
+    Status status;  // why nothing in it is listed: as of an entry
+};
+
+struct Listing {
+    std::vector<ListedEntry> entries;    // sorted by key
+    std::vector<ListedFolder> unlisted;  // folders of the cache that cannot be opened or read, or that are something else
 };
 
 // Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in
@@ -59,7 +69,7 @@ public:
     // As store() does before its first entry, for a caller who would know before the work. UNAVAILABLE says why it is not usable.
     Status make_directory();
 
-    std::vector<ListedEntry> list() const;  // sorted by key; checks each and moves none
+    Listing list() const;  // checks each entry and moves none
     StoreState state() const { return root()->state; }
     StoreOrigin const& origin() const { return origin_; }
     std::uint64_t quarantined() const { return quarantined_; }  // bad entries met by load()

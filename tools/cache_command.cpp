@@ -41,7 +41,8 @@ std::string listing(Json const& document) {
         rows.push_back({entry["key"].get<std::string>().substr(0, 12), text_of(metadata, "family"), text_of(metadata, "target"),
                         human_bytes(entry["bytes"].get<std::uint64_t>()), text_of(metadata, "registers"),
                         text_of(metadata, "spill_bytes"), ms_of(metadata), text_of(metadata, "nvrtc_version"),
-                        text_of(metadata, "created"), entry["ok"].get<bool>() ? "ok" : entry["error"].get<std::string>()});
+                        text_of(metadata, "created"),
+                        entry["ok"].get<bool>() ? "ok" : plain_text(entry["state"]) + ": " + plain_text(entry["error"])});
     }
     Json const& summary = document["summary"];
     return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
@@ -55,10 +56,10 @@ Json statistics(Json const& document) {
         double compile_ms = 0;
     };
     std::map<std::vector<std::string>, Group> groups;
-    std::uint64_t bad = 0;
+    std::map<std::string, std::uint64_t> bad = {{"corrupt", 0}, {"unreadable", 0}};
     for (Json const& entry : document["entries"]) {
         if (!entry["ok"].get<bool>()) {
-            ++bad;
+            ++bad[plain_text(entry["state"])];
             continue;
         }
         Json const metadata = entry.value("metadata", Json());
@@ -80,7 +81,12 @@ Json statistics(Json const& document) {
             {"path", document["path"]},
             {"exists", document["exists"]},
             {"groups", std::move(list)},
-            {"summary", {{"entries", document["summary"]["entries"]}, {"bytes", document["summary"]["bytes"]}, {"corrupt", bad}}}};
+            {"unlisted", document["unlisted"]},
+            {"summary",
+             {{"entries", document["summary"]["entries"]},
+              {"bytes", document["summary"]["bytes"]},
+              {"corrupt", bad["corrupt"]},
+              {"unreadable", bad["unreadable"]}}}};
 }
 
 std::string statistics_text(Json const& statistics) {
@@ -91,7 +97,7 @@ std::string statistics_text(Json const& statistics) {
     }
     Json const& summary = statistics["summary"];
     return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
-           to_text(summary["corrupt"]) + " corrupt" + if_missing(statistics);
+           to_text(summary["corrupt"]) + " corrupt, " + to_text(summary["unreadable"]) + " unreadable" + if_missing(statistics);
 }
 
 std::string fields(Json const& object) {
@@ -116,18 +122,27 @@ int verify(Service& service, bool json) {
         if (error.report().empty()) throw;
         report = error.report();
         print_error(error.what());
-        exit_code = exit_code_of(error.code());
+        exit_code = kFailed;  // also where all that failed is out of reach
     }
     if (json) {
         print(report);
         return exit_code;
     }
     Json const document = Json::parse(report);
-    for (Json const& bad : document["failed"]) print(bad["path"].get<std::string>() + ": " + bad["error"].get<std::string>());
+    for (Json const& bad : document["failed"])
+        print(plain_text(bad["path"]) + ": " + plain_text(bad["state"]) + ": " + plain_text(bad["error"]));
     Json const& summary = document["summary"];
-    print(to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["failed"]) + " failed" +
-          if_missing(document));
+    print(to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["corrupt"]) +
+          " corrupt, " + to_text(summary["unreadable"]) + " unreadable" + if_missing(document));
     return exit_code;
+}
+
+// A folder that is not listed is a failure, though the rest is printed.
+int name_unlisted(Json const& document) {
+    for (Json const& folder : document["unlisted"])
+        print_error(plain_text(folder["path"]) + " is not listed: " + plain_text(folder["state"]) + ": " +
+                    plain_text(folder["error"]));
+    return document["unlisted"].empty() ? kDone : kFailed;
 }
 
 }  // namespace
@@ -147,9 +162,11 @@ int cache(CacheOptions const& options) {
     } else if (options.verb == "stats") {
         Json const document = statistics(Json::parse(service.cache_list()));
         print(options.json ? to_text(document, 1) : statistics_text(document));
+        return name_unlisted(document);
     } else {
-        std::string const document = service.cache_list();
-        print(options.json ? document : listing(Json::parse(document)));
+        Json const document = Json::parse(service.cache_list());
+        print(options.json ? to_text(document, 1) : listing(document));
+        return name_unlisted(document);
     }
     return kDone;
 }

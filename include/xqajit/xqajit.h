@@ -276,7 +276,9 @@ XQAJIT_API xqajit_status xqajit_parse_shapes(xqajit_service* service, char const
 XQAJIT_API xqajit_status xqajit_params_from_json(char const* json, xqajit_params* params);
 XQAJIT_API xqajit_status xqajit_cache_list(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_cache_show(xqajit_service* service, char const* key_prefix, char** json);
-XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json); /* CACHE_CORRUPT if any entry failed */
+/* Checks every entry and folder; the document names each that failed. CACHE_CORRUPT if one is damaged, is something else or is writable by
+ * others; UNAVAILABLE if all that failed cannot be read (permissions, an I/O error). A missing directory is an empty cache. */
+XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);

@@ -15,13 +15,20 @@ using Json = nlohmann::ordered_json;
 
 std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
 
+// A corrupt file is compiled again; one that cannot be read wants its permissions or its disk mended.
+Json with_state(Json json, Status const& status) {
+    json["state"] = status.ok() ? "ok" : status.code() == XQAJIT_CACHE_CORRUPT ? "corrupt" : "unreadable";
+    if (!status.ok()) json["error"] = status.message();
+    return json;
+}
+
 Json entry_json(cache::ListedEntry const& entry) {
-    Json json = {{"key", key_text(entry.key)},
-                 {"path", entry.path},
-                 {"bytes", entry.bytes},
-                 {"is_ptx", entry.is_ptx},
-                 {"ok", entry.status.ok()}};
-    if (!entry.status.ok()) json["error"] = entry.status.message();
+    Json json = with_state({{"key", key_text(entry.key)},
+                            {"path", entry.path},
+                            {"bytes", entry.bytes},
+                            {"is_ptx", entry.is_ptx},
+                            {"ok", entry.status.ok()}},
+                           entry.status);
     Json metadata = Json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
     json["metadata"] = metadata.is_object() ? std::move(metadata) : Json(nullptr);
     return json;
@@ -50,18 +57,20 @@ Json store_json(cache::DiskStore const& store) {
 Result<std::string> Service::cache_list() {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
     Json entries = Json::array();
+    Json unlisted = Json::array();
     std::uint64_t bytes = 0;
-    for (cache::ListedEntry const& entry : impl_->store->list()) {
+    cache::Listing const listing = impl_->store->list();
+    for (cache::ListedFolder const& folder : listing.unlisted)
+        unlisted.push_back(with_state({{"path", folder.path}}, folder.status));
+    for (cache::ListedEntry const& entry : listing.entries) {
         entries.push_back(entry_json(entry));
         bytes += entry.bytes;
     }
     std::size_t const count = entries.size();
     cache::StoreState const state = impl_->store->state();
-    Json const json = {{"schema", "xqajit.cache.ls/1"},
-                       {"path", state.effective_path},
-                       {"exists", state.exists},
-                       {"entries", std::move(entries)},
-                       {"summary", {{"entries", count}, {"bytes", bytes}}}};
+    Json const json = {{"schema", "xqajit.cache.ls/1"},   {"path", state.effective_path},
+                       {"exists", state.exists},          {"entries", std::move(entries)},
+                       {"unlisted", std::move(unlisted)}, {"summary", {{"entries", count}, {"bytes", bytes}}}};
     return to_text(json, 1);
 }
 
@@ -69,7 +78,8 @@ Result<std::string> Service::cache_show(std::string_view key_prefix) {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
     std::vector<cache::ListedEntry> matches;
     std::string names;
-    for (cache::ListedEntry& entry : impl_->store->list()) {
+    cache::Listing listing = impl_->store->list();
+    for (cache::ListedEntry& entry : listing.entries) {
         std::string const key = key_text(entry.key);
         if (!key.starts_with(key_prefix)) continue;
         names += (names.empty() ? "" : ", ") + key;
@@ -89,22 +99,33 @@ Result<std::string> Service::cache_show(std::string_view key_prefix) {
 
 Result<Service::VerifyReport> Service::cache_verify() {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
-    Json bad = Json::array();
-    std::vector<cache::ListedEntry> const entries = impl_->store->list();
-    for (cache::ListedEntry const& entry : entries) {
-        if (!entry.status.ok())
-            bad.push_back({{"key", key_text(entry.key)}, {"path", entry.path}, {"error", entry.status.message()}});
-    }
-    std::size_t const failed = bad.size();
+    cache::Listing const listing = impl_->store->list();
     cache::StoreState const state = impl_->store->state();
+    Json failed = Json::array();
+    std::size_t ok = 0, corrupt = 0, unreadable = 0;
+    auto const judge = [&](Json json, Status const& status) {
+        (status.ok() ? ok : status.code() == XQAJIT_CACHE_CORRUPT ? corrupt : unreadable) += 1;
+        if (!status.ok()) failed.push_back(with_state(std::move(json), status));
+    };
+    for (cache::ListedFolder const& folder : listing.unlisted) judge({{"path", folder.path}}, folder.status);
+    for (cache::ListedEntry const& entry : listing.entries)
+        judge({{"key", key_text(entry.key)}, {"path", entry.path}}, entry.status);
     Json const json = {{"schema", "xqajit.cache.verify/1"},
                        {"path", state.effective_path},
                        {"exists", state.exists},
-                       {"failed", std::move(bad)},
-                       {"summary", {{"entries", entries.size()}, {"ok", entries.size() - failed}, {"failed", failed}}}};
+                       {"failed", std::move(failed)},
+                       {"summary",
+                        {{"entries", listing.entries.size()},
+                         {"ok", ok},
+                         {"failed", corrupt + unreadable},
+                         {"corrupt", corrupt},
+                         {"unreadable", unreadable}}}};
     Status status;
-    if (failed != 0)
-        status = {XQAJIT_CACHE_CORRUPT, fmt::format("{} of {} cache entries failed their checks", failed, entries.size())};
+    if (corrupt + unreadable != 0) {
+        status = {corrupt != 0 ? XQAJIT_CACHE_CORRUPT : XQAJIT_UNAVAILABLE,
+                  fmt::format("cache directory {}: {} entries or folders are corrupt, {} unreadable", state.effective_path, corrupt,
+                              unreadable)};
+    }
     return VerifyReport{to_text(json, 1), std::move(status)};
 }
 

@@ -89,4 +89,44 @@ TEST_CASE("a command that only looks makes no directory, and says that there is 
     }
 }
 
+TEST_CASE("what stands in place of the cache directory or a folder of it fails verify and the listings, by name", "[cli][J07]") {
+    namespace fs = std::filesystem;
+    for (char const* part : {"", "/quarantine", "/prefix", "/prefix/body"})
+        for (char const* kind : {"file", "link", "dangling link", "shared"}) {
+            bool const is_root = *part == '\0';
+            if (is_root && (kind == std::string("link") || kind == std::string("shared"))) continue;  // accepted: see the README
+            INFO(kind << " in place of cache" << part);
+            Shell shell;
+            REQUIRE(shell.run({"prewarm", "--shapes", shell.write("list.json", kList), "--arch", "sm_90a"}).code == 0);
+            fs::path const body = fs::path(shell.document({"cache", "ls"})["entries"][0]["path"].get<std::string>()).parent_path();
+            fs::path const place = part == std::string("/prefix")        ? body.parent_path()
+                                   : part == std::string("/prefix/body") ? body
+                                                                         : fs::path(shell.folder() + "/cache" + part);
+            fs::create_directories(place);
+            fs::permissions(place, fs::perms::owner_all);
+            if (kind == std::string("shared")) {
+                fs::permissions(place, fs::perms(0777));
+            } else {
+                fs::rename(place, shell.folder() + "/moved");
+                if (kind == std::string("file")) shell.write("file", "x");
+                if (kind == std::string("file")) fs::copy(shell.folder() + "/file", place);
+                if (kind == std::string("link")) fs::create_directory_symlink(shell.folder() + "/moved", place);
+                if (kind == std::string("dangling link")) fs::create_symlink("nowhere", place);
+            }
+            for (char const* verb : {"verify", "ls", "stats"}) {
+                ProcessResult const text = shell.run({"cache", verb});
+                CHECK(text.code == (is_root ? 3 : 1));
+                CHECK(contains(text.out + text.err, place.string()));
+                if (is_root) continue;
+                CHECK(contains(text.out + text.err,
+                               place.string() + (verb == std::string("verify") ? ": corrupt" : " is not listed: corrupt")));
+                json const document = shell.document({"cache", verb}, 1);
+                json const& failed = document[verb == std::string("verify") ? "failed" : "unlisted"];
+                REQUIRE(failed.size() == 1);
+                CHECK(failed[0]["path"] == place.string());
+                CHECK(failed[0]["state"] == "corrupt");
+            }
+        }
+}
+
 }  // namespace xqajit

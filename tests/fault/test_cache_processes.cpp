@@ -39,7 +39,7 @@ TEST_CASE("16 processes with 16 keys share a fresh cache", "[cache][J05]") {
         for (pid_t const child : children) CHECK(wait_child(child) == 0);
         auto const store = open_store(temp.path("a/b/cache"));
         for (int number = 0; number < 16; ++number) CHECK(hits(*store, sample_entry(number, 5000)));
-        REQUIRE(store->list().size() == 16);
+        REQUIRE(store->list().entries.size() == 16);
     }
 }
 
@@ -102,14 +102,14 @@ TEST_CASE("a writer killed at any moment leaves no broken entry", "[cache][J07]"
         ::usleep(random() % 20000);
         ::kill(writer, SIGKILL);
         REQUIRE(wait_child(writer) == 1000 + SIGKILL);
-        for (ListedEntry const& listed : store->list()) CHECK(listed.status.ok());
+        for (ListedEntry const& listed : store->list().entries) CHECK(listed.status.ok());
     }
     for (int number = 0; number < 4; ++number) {
         Entry const entry = sample_entry(number, 2u << 20);
         CHECK(store->store(entry).ok());
         CHECK(hits(*store, entry));
     }
-    CHECK(store->list().size() == 4);
+    CHECK(store->list().entries.size() == 4);
     CHECK(store->quarantined() == 0);
     CHECK(warnings.count() == 0);
 }

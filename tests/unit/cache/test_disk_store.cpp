@@ -63,7 +63,7 @@ TEST_CASE("storing again replaces", "[cache]") {
     auto const loaded = store->load(entry.key);
     REQUIRE(loaded);
     CHECK(same(*loaded, entry));
-    CHECK(store->list().size() == 1);
+    CHECK(store->list().entries.size() == 1);
 }
 
 TEST_CASE("an entry beyond the format's limits is not written", "[cache]") {
@@ -73,7 +73,7 @@ TEST_CASE("an entry beyond the format's limits is not written", "[cache]") {
     Entry entry = sample_entry(1);
     entry.image.clear();
     CHECK(store->store(entry).code() == XQAJIT_INVALID_ARGUMENT);
-    CHECK(store->list().empty());
+    CHECK(store->list().entries.empty());
     CHECK(warnings.count() == 1);
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("the list has every entry in order of keys, the bad ones with the reas
     std::filesystem::create_directories(temp.path("zz/" + bad.body.hex()));
     std::filesystem::create_directories(std::filesystem::path(folder).parent_path() / std::string(32, '0'));
 
-    std::vector<ListedEntry> const listed = store->list();
+    std::vector<ListedEntry> const listed = store->list().entries;
     CHECK(listed.size() == 40);
     CHECK(std::is_sorted(listed.begin(), listed.end(), [](auto const& left, auto const& right) { return left.key < right.key; }));
     for (ListedEntry const& entry : listed) {
@@ -173,7 +173,7 @@ TEST_CASE("a store without a directory misses, warns once and says why", "[cache
     CHECK(store->state().reason == "HOME is not set");
     CHECK(!store->load(sample_key(1)));
     CHECK(!store->load_any_compiler(sample_key(1).body));
-    CHECK(store->list().empty());
+    CHECK(store->list().entries.empty());
     CHECK(warnings.count() == 0);
     for (int round = 0; round < 3; ++round) {
         Status const status = store->store(sample_entry(1));
@@ -200,7 +200,7 @@ TEST_CASE("looking into a cache that is missing finds nothing and makes nothing"
         CHECK(!store->load_any_compiler(sample_key(1).body));
         CHECK(!store->peek(sample_key(1)));
         CHECK(!store->peek_any_compiler(sample_key(1).body));
-        CHECK(store->list().empty());
+        CHECK(store->list().entries.empty());
         StoreState const missing = store->state();
         CHECK(missing.usable);
         CHECK(missing.writable);
@@ -250,6 +250,6 @@ TEST_CASE("threads share one store", "[cache][J24]") {
         });
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == 0);
-    CHECK(store->list().size() == 4);
+    CHECK(store->list().entries.size() == 4);
     CHECK(store->quarantined() == 0);
 }
