@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".xqa";
 constexpr char kQuarantine[] = "quarantine";
+constexpr std::time_t kLeftoverSeconds = 3600;
 constexpr int kQuarantinedPerKey = 100;  // bounds what a disk that damages everything can pile up
 
 std::string file_name(CacheKey const& key) { return key.compiler.hex() + std::string(kSuffix); }
@@ -30,6 +32,19 @@ bool parse_digest_name(std::string_view name, Digest& digest) { return Digest::p
 
 bool parse_file_name(std::string_view name, Digest& compiler) {
     return name.ends_with(kSuffix) && parse_digest_name(name.substr(0, name.size() - kSuffix.size()), compiler);
+}
+
+// What writers that were killed left in the folder. Age alone tells: a write takes milliseconds, and a writer that slept for an hour finds
+// its file gone, which costs it one warning and the cache one kernel, never a wrong entry.
+void remove_leftovers(int folder) {
+    Result<std::vector<std::string>> const names = names_in(folder);
+    if (!names.ok()) return;
+    std::time_t const newest = std::time(nullptr) - kLeftoverSeconds;
+    for (std::string const& name : *names) {
+        struct stat file {};
+        if (!name.starts_with(kTemporaryPrefix) || ::fstatat(folder, name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (S_ISREG(file.st_mode) && file.st_uid == ::geteuid() && file.st_mtime < newest) ::unlinkat(folder, name.c_str(), 0);
+    }
 }
 
 bool exists_at(int folder, std::string const& name) {
@@ -191,6 +206,7 @@ Status DiskStore::write(Entry const& entry) {
     std::shared_ptr<Root const> const top = root();
     if (!top->state.writable) return unavailable(top->state.reason);
     Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
+    if (folder.ok()) remove_leftovers(folder->get());  // first: they may be what fills the disk
     Status const status =
         folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encode_entry(entry)) : folder.status();
     return status.ok() ? status : unavailable(path_of(*top, entry.key) + ": " + status.message());
@@ -225,6 +241,10 @@ Listing DiskStore::list() const {
             UniqueFd const folder = open(bodies.get(), body_name, body_path);
             if (!folder.valid()) continue;
             for (std::string const& name : names(folder.get(), body_path)) {
+                if (struct stat file{};
+                    name.starts_with(kTemporaryPrefix) && ::fstatat(folder.get(), name.c_str(), &file, AT_SYMLINK_NOFOLLOW) == 0) {
+                    listing.temporaries.push_back({body_path + "/" + name, static_cast<std::uint64_t>(file.st_size)});
+                }
                 if (!parse_file_name(name, key.compiler)) continue;
                 ReadEntry read = read_entry(folder.get(), key);
                 if (read.outcome == ReadEntry::Outcome::kMissing) continue;

@@ -43,9 +43,15 @@ struct ListedFolder {
     Status status;  // why nothing in it is listed: as of an entry
 };
 
+struct ListedTemporary {
+    std::string path;
+    std::uint64_t bytes = 0;
+};
+
 struct Listing {
-    std::vector<ListedEntry> entries;    // sorted by key
-    std::vector<ListedFolder> unlisted;  // folders of the cache that cannot be opened or read, or that are something else
+    std::vector<ListedEntry> entries;          // sorted by key
+    std::vector<ListedFolder> unlisted;        // folders of the cache that cannot be opened or read, or that are something else
+    std::vector<ListedTemporary> temporaries;  // being written, or left by a killed writer
 };
 
 // Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in

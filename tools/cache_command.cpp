@@ -131,9 +131,15 @@ int verify(Service& service, bool json) {
     Json const document = Json::parse(report);
     for (Json const& bad : document["failed"])
         print(plain_text(bad["path"]) + ": " + plain_text(bad["state"]) + ": " + plain_text(bad["error"]));
+    for (Json const& file : document["temporaries"]) print(plain_text(file["path"]) + ": temporary: being written, or left behind");
     Json const& summary = document["summary"];
-    print(to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["corrupt"]) +
-          " corrupt, " + to_text(summary["unreadable"]) + " unreadable" + if_missing(document));
+    std::string text = to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["corrupt"]) +
+                       " corrupt, " + to_text(summary["unreadable"]) + " unreadable";
+    if (!document["temporaries"].empty()) {
+        text += "; " + to_text(summary["temporaries"]) + " temporary files, " +
+                human_bytes(summary["temporary_bytes"].get<std::uint64_t>());
+    }
+    print(text + if_missing(document));
     return exit_code;
 }
 

@@ -110,16 +110,25 @@ Result<Service::VerifyReport> Service::cache_verify() {
     for (cache::ListedFolder const& folder : listing.unlisted) judge({{"path", folder.path}}, folder.status);
     for (cache::ListedEntry const& entry : listing.entries)
         judge({{"key", key_text(entry.key)}, {"path", entry.path}}, entry.status);
+    Json temporaries = Json::array();
+    std::uint64_t temporary_bytes = 0;
+    for (cache::ListedTemporary const& file : listing.temporaries) {
+        temporaries.push_back({{"path", file.path}, {"bytes", file.bytes}});
+        temporary_bytes += file.bytes;
+    }
     Json const json = {{"schema", "xqajit.cache.verify/1"},
                        {"path", state.effective_path},
                        {"exists", state.exists},
                        {"failed", std::move(failed)},
+                       {"temporaries", std::move(temporaries)},
                        {"summary",
                         {{"entries", listing.entries.size()},
                          {"ok", ok},
                          {"failed", corrupt + unreadable},
                          {"corrupt", corrupt},
-                         {"unreadable", unreadable}}}};
+                         {"unreadable", unreadable},
+                         {"temporaries", listing.temporaries.size()},
+                         {"temporary_bytes", temporary_bytes}}}};
     Status status;
     if (corrupt + unreadable != 0) {
         status = {corrupt != 0 ? XQAJIT_CACHE_CORRUPT : XQAJIT_UNAVAILABLE,

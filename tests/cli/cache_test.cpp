@@ -30,6 +30,12 @@ TEST_CASE("prewarm, then the listing, show, verify, stats and path agree", "[cli
     CHECK(stats["summary"]["entries"] == 4);
     CHECK(stats["summary"]["bytes"] == listing["summary"]["bytes"]);
     CHECK(shell.document({"cache", "verify"})["summary"]["ok"] == 4);
+    std::string const entry = listing["entries"][0]["path"];
+    std::ofstream(entry.substr(0, entry.rfind('/')) + "/.tmp-1-1") << "half";
+    json const verified = shell.document({"cache", "verify"});
+    CHECK(verified["temporaries"].size() == 1);
+    CHECK(verified["summary"]["temporary_bytes"] == 4);
+    CHECK(contains(shell.run({"cache", "verify"}).out, "4 entries: 4 ok, 0 corrupt, 0 unreadable; 1 temporary files, 4 B"));
     std::string const key = listing["entries"][0]["key"];
     CHECK(shell.document({"cache", "show", key.substr(0, 12)})["key"] == key);
     CHECK(shell.document({"cache", "path"})["path"] == shell.folder() + "/cache");

@@ -307,7 +307,13 @@ TEST_CASE("verify tells what is damaged from what it cannot read", "[service]") 
     };
     json const damaged = verified();
     CHECK(damaged["status"] == XQAJIT_CACHE_CORRUPT);
-    CHECK(damaged["summary"] == json({{"entries", 1}, {"ok", 0}, {"failed", 1}, {"corrupt", 1}, {"unreadable", 0}}));
+    CHECK(damaged["summary"] == json({{"entries", 1},
+                                      {"ok", 0},
+                                      {"failed", 1},
+                                      {"corrupt", 1},
+                                      {"unreadable", 0},
+                                      {"temporaries", 0},
+                                      {"temporary_bytes", 0}}));
     CHECK(damaged["failed"][0]["state"] == "corrupt");
     CHECK(damaged["failed"][0]["path"] == entry);
 
@@ -322,7 +328,13 @@ TEST_CASE("verify tells what is damaged from what it cannot read", "[service]") 
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
     INFO(unreadable.dump());
     CHECK(unreadable["status"] == XQAJIT_UNAVAILABLE);
-    CHECK(unreadable["summary"] == json({{"entries", 0}, {"ok", 0}, {"failed", 2}, {"corrupt", 0}, {"unreadable", 2}}));
+    CHECK(unreadable["summary"] == json({{"entries", 0},
+                                         {"ok", 0},
+                                         {"failed", 2},
+                                         {"corrupt", 0},
+                                         {"unreadable", 2},
+                                         {"temporaries", 0},
+                                         {"temporary_bytes", 0}}));
     for (json const& failed : unreadable["failed"]) {
         CHECK(failed["state"] == "unreadable");
         CHECK(contains(failed["error"].get<std::string>(), "EMFILE"));
