@@ -15,10 +15,12 @@
 namespace xqajit::cache {
 
 struct StoreOrigin {
-    std::string path;    // as named
-    std::string origin;  // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
+    std::string path;          // as named
+    std::string origin;        // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
+    std::string warning = {};  // which variable was passed over, with its value and what is accepted; else empty
 };
-// Which directory the settings name; UNAVAILABLE if neither the variable nor XDG_CACHE_HOME nor HOME gives one.
+// Which directory the settings name; UNAVAILABLE if neither the variable nor XDG_CACHE_HOME nor HOME gives one: the message has the
+// value of each. An empty one is the same as unset.
 Result<StoreOrigin> default_store(std::string const& cache_dir_setting);
 
 struct StoreState {

@@ -236,7 +236,7 @@ XQAJIT_API void xqajit_free(char* text);
 /* Replaces the log's sink for the whole process; null restores standard error. Not to be called while other calls run. */
 XQAJIT_API void xqajit_set_log(xqajit_log_fn log, void* user);
 
-/* Reads the settings from the environment. cache_dir: null takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
+/* Reads the settings from the environment. cache_dir: null or "" takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
 XQAJIT_API xqajit_status xqajit_create(char const* cache_dir, xqajit_service** service);
 /* Unloads the modules: launches must have finished before, and a graph captured from them must not be replayed after. Null: nothing. */
 XQAJIT_API void xqajit_destroy(xqajit_service* service);

@@ -90,6 +90,7 @@ Json settings_json(Settings const& settings) {
 Result<std::string> Service::doctor() {
     Json warnings = impl_->settings.warnings();
     for (std::string const& warning : arch_setting_warnings(impl_->settings)) warnings.push_back(warning);
+    if (std::string const& warning = impl_->store->origin().warning; !warning.empty()) warnings.push_back(warning);
     Json const json = {{"schema", "xqajit.doctor/1"},
                        {"version", fmt::format("{}.{}.{}", XQAJIT_VERSION_MAJOR, XQAJIT_VERSION_MINOR, XQAJIT_VERSION_PATCH)},
                        {"nvrtc", nvrtc_json(impl_->toolchain)},

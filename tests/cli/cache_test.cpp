@@ -135,4 +135,52 @@ TEST_CASE("what stands in place of the cache directory or a folder of it fails v
         }
 }
 
+TEST_CASE("an empty --cache-dir is refused by name, an empty setting is the same as unset", "[cli][J12]") {
+    Shell shell;
+    std::string const list = shell.write("list.json", kList);
+    for (std::vector<std::string> arguments :
+         std::vector<std::vector<std::string>>{{"prewarm", "--shapes", list, "--arch", "sm_90a"},
+                                               {"cache", "ls"},
+                                               {"cache", "show", "00"},
+                                               {"cache", "verify"},
+                                               {"cache", "path"},
+                                               {"cache", "stats"},
+                                               with_shape({"explain"}),
+                                               with_shape({"run"}),
+                                               {"capabilities"},
+                                               {"doctor"}}) {
+        INFO(arguments.front() << " " << arguments.back());
+        arguments.insert(arguments.end(), {"--cache-dir", ""});
+        ProcessResult const result = shell.run(arguments);
+        CHECK(result.code == 2);
+        CHECK(contains(result.err, "--cache-dir: '': accepted is the path of a directory"));
+    }
+    CHECK(shell.run({"cache", "path", "--cache-dir="}).code == 2);
+
+    shell.set("XQAJIT_CACHE_DIR", "");
+    shell.set("XDG_CACHE_HOME", shell.folder() + "/xdg");
+    json const path = shell.document({"cache", "path"});
+    CHECK(path["path"] == shell.folder() + "/xdg/xqajit");
+    CHECK(path["origin"] == "XDG_CACHE_HOME");
+}
+
+TEST_CASE("a home that is no place of one's own is named with its value and what is accepted", "[cli][J12]") {
+    Shell shell;
+    shell.unset("XQAJIT_CACHE_DIR");
+    for (char const* bad : {"/", "relative"}) {
+        std::string const said = std::string(" is '") + bad + "': accepted is an absolute path other than /";
+        shell.unset("XDG_CACHE_HOME");
+        shell.set("HOME", bad);
+        CHECK(contains(shell.run({"cache", "ls"}).err, "HOME" + said));
+        CHECK(shell.run({"cache", "ls"}).code == 3);
+        shell.set("XDG_CACHE_HOME", bad);
+        shell.set("HOME", shell.folder());
+        ProcessResult const used = shell.run({"cache", "path"});
+        CHECK(used.code == 0);
+        CHECK(used.out == shell.folder() + "/.cache/xqajit\n");
+        CHECK(contains(used.err, "XDG_CACHE_HOME" + said));
+        CHECK(contains(shell.run({"doctor"}).out, "XDG_CACHE_HOME" + said));
+    }
+}
+
 }  // namespace xqajit
