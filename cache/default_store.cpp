@@ -1,28 +1,39 @@
 #include <cstdlib>
-#include <string_view>
+#include <string>
 
 #include "cache/disk_store.h"
 
 namespace xqajit::cache {
 namespace {
 
-// "" for what names no place of one's own: unset, relative (XDG says to ignore that), or the root, which containers give to a
-// user without a passwd entry.
-std::string own_directory(char const* variable) {
-    char const* const value = std::getenv(variable);
-    std::string path = value == nullptr ? "" : value;
-    while (!path.empty() && path.back() == '/') path.pop_back();
-    return path.starts_with('/') ? path : std::string();
-}
+constexpr char kAccepted[] = "accepted is an absolute path other than /";
+
+// A variable that may name a place of one's own. Relative paths do not (XDG says to ignore them), nor does the root, which containers
+// give to a user without a passwd entry.
+struct Home {
+    char const* variable;
+    char const* below;
+};
+constexpr Home kHomes[] = {{"XDG_CACHE_HOME", "/xqajit"}, {"HOME", "/.cache/xqajit"}};
 
 }  // namespace
 
 Result<StoreOrigin> default_store(std::string const& cache_dir_setting) {
     if (!cache_dir_setting.empty()) return StoreOrigin{cache_dir_setting, "XQAJIT_CACHE_DIR"};
-    if (std::string const path = own_directory("XDG_CACHE_HOME"); !path.empty())
-        return StoreOrigin{path + "/xqajit", "XDG_CACHE_HOME"};
-    if (std::string const path = own_directory("HOME"); !path.empty()) return StoreOrigin{path + "/.cache/xqajit", "HOME"};
-    return unavailable("no cache directory: XQAJIT_CACHE_DIR, XDG_CACHE_HOME and HOME name none");
+    std::string passed_over;
+    std::string unset = "XQAJIT_CACHE_DIR";
+    for (Home const& home : kHomes) {
+        char const* const value = std::getenv(home.variable);
+        std::string path = value == nullptr ? "" : value;
+        if (path.empty()) {
+            unset += std::string(", ") + home.variable;
+            continue;
+        }
+        while (!path.empty() && path.back() == '/') path.pop_back();
+        if (path.starts_with('/')) return StoreOrigin{path + home.below, home.variable, passed_over};
+        passed_over += (passed_over.empty() ? "" : "; ") + std::string(home.variable) + " is '" + value + "': " + kAccepted;
+    }
+    return unavailable("no cache directory: " + unset + " not set" + (passed_over.empty() ? "" : "; ") + passed_over);
 }
 
 }  // namespace xqajit::cache

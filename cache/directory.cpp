@@ -33,26 +33,46 @@ int make_directory_with_parents(std::filesystem::path const& path) {
     return ::mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST ? 0 : errno;
 }
 
-Result<UniqueFd> open_named(std::filesystem::path const& path) {
+// Not valid if it is missing and `create` is false.
+Result<UniqueFd> open_named(std::filesystem::path const& path, bool create) {
     std::string const what = fmt::format("cache directory {}", path.string());
     struct stat named {};
     if (::lstat(path.c_str(), &named) != 0) {
+        if (errno == ENOENT && !create) return UniqueFd();
         int const error = errno == ENOENT ? make_directory_with_parents(path) : errno;
         if (error != 0) return failure(what, error);
     } else if (S_ISLNK(named.st_mode)) {
         if (std::string const reason = wrong_owner(named); !reason.empty()) return unavailable(what + " is a link that " + reason);
     }
-    UniqueFd directory(::open(path.c_str(), kFolderFlags));
+    UniqueFd directory = above_standard(::open(path.c_str(), kFolderFlags));
     if (!directory.valid()) return failure(what, errno);
     return directory;
+}
+
+// 0 if files and folders can be made in it, else errno.
+int not_writable(int directory, char const* name) { return ::faccessat(directory, name, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno; }
+
+// 0 if the missing directory can be made, else errno.
+int not_makeable(std::filesystem::path const& path) {
+    std::filesystem::path above = path.parent_path();
+    struct stat facts {};
+    while (::lstat(above.c_str(), &facts) != 0 && errno == ENOENT && above.has_relative_path()) above = above.parent_path();
+    return not_writable(AT_FDCWD, above.c_str());
+}
+
+OpenedRoot missing(OpenedRoot root, int error) {
+    root.writable = error == 0;
+    root.reason += fmt::format("{}cache directory {} does not exist", root.reason.empty() ? "" : "; ", root.path);
+    if (error != 0) root.reason += ", and cannot be made: " + errno_text(error);
+    return root;
 }
 
 // "" if files can be made in the directory.
 std::string why_not_writable(UniqueFd const& directory, struct stat const& status) {
     if (status.st_uid != ::geteuid())
         return fmt::format("is owned by uid {}: its entries are read, none is written", status.st_uid);
-    if (::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0) return "cannot be written: " + errno_text(errno);
-    return {};
+    int const error = not_writable(directory.get(), ".");
+    return error == 0 ? std::string() : "cannot be written: " + errno_text(error);
 }
 
 }  // namespace
@@ -67,27 +87,29 @@ std::string distrust(struct stat const& file) {
 Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool create) {
     std::string const what = fmt::format("cache folder {}", name);
     if (create && ::mkdirat(directory, name.c_str(), S_IRWXU) != 0 && errno != EEXIST) return failure(what, errno);
-    UniqueFd folder(::openat(directory, name.c_str(), kFolderFlags | O_NOFOLLOW));
+    UniqueFd folder = above_standard(::openat(directory, name.c_str(), kFolderFlags | O_NOFOLLOW));
     if (!folder.valid()) {
         if (errno == ENOENT && !create) return folder;
-        return failure(what, errno);
+        bool const something_else = errno == ENOTDIR || errno == ELOOP;
+        return Status(something_else ? XQAJIT_CACHE_CORRUPT : XQAJIT_UNAVAILABLE, what + ": " + errno_text(errno));
     }
     struct stat status {};
     if (::fstat(folder.get(), &status) != 0) return failure(what, errno);
-    if (std::string const reason = distrust(status); !reason.empty()) return unavailable(what + " " + reason);
+    if (std::string const reason = distrust(status); !reason.empty()) return Status(XQAJIT_CACHE_CORRUPT, what + " " + reason);
     return folder;
 }
 
-Result<OpenedRoot> open_root(std::string const& path) {
+Result<OpenedRoot> open_root(std::string const& path, bool create) {
     if (path.empty()) return unavailable("cache directory is named by an empty text");
     std::error_code error;
     std::filesystem::path named = std::filesystem::absolute(path, error);
     if (error) return unavailable(fmt::format("cache directory {}: {}", path, error.message()));
     while (!named.has_filename() && named.has_relative_path()) named = named.parent_path();  // "dir/" would follow a link
 
-    Result<UniqueFd> opened = open_named(named);
+    Result<UniqueFd> opened = open_named(named, create);
     if (!opened.ok()) return opened.status();
     OpenedRoot root{std::move(*opened), named.string(), false, {}};
+    if (!root.directory.valid()) return missing(std::move(root), not_makeable(named));
     struct stat status {};
     if (::fstat(root.directory.get(), &status) != 0) return failure("cache directory " + root.path, errno);
 
@@ -95,10 +117,12 @@ Result<OpenedRoot> open_root(std::string const& path) {
         std::string const name = fmt::format("uid-{}", ::geteuid());
         root.reason = fmt::format("{} has mode {:04o}, so that others can write there: {} in it is used", root.path,
                                   status.st_mode & 07777, name);
-        Result<UniqueFd> own = open_folder_at(root.directory.get(), name, /*create=*/true);
+        int const refused = not_writable(root.directory.get(), ".");
+        Result<UniqueFd> own = open_folder_at(root.directory.get(), name, create);
         if (!own.ok()) return unavailable(fmt::format("{}: {}", root.reason, own.status().message()));
         root.directory = std::move(*own);
         root.path = (named / name).string();
+        if (!root.directory.valid()) return missing(std::move(root), refused);
         if (::fstat(root.directory.get(), &status) != 0) return failure("cache directory " + root.path, errno);
     } else if (std::string const reason = distrust(status); !reason.empty()) {
         return unavailable(fmt::format("cache directory {} {}", root.path, reason));
@@ -109,18 +133,21 @@ Result<OpenedRoot> open_root(std::string const& path) {
     return root;
 }
 
-std::vector<std::string> names_in(int directory) {
+Result<std::vector<std::string>> names_in(int directory) {
     std::vector<std::string> names;
     // A second descriptor: closedir() closes the one it was given, and the position of a shared one would be shared.
-    UniqueFd own(::openat(directory, ".", kFolderFlags));
-    if (!own.valid()) return names;
-    std::unique_ptr<DIR, int (*)(DIR*)> const stream(::fdopendir(own.get()), ::closedir);
-    if (stream == nullptr) return names;
+    UniqueFd own = above_standard(::openat(directory, ".", kFolderFlags));
+    if (!own.valid() && errno == ENOENT) return names;
+    std::unique_ptr<DIR, int (*)(DIR*)> const stream(own.valid() ? ::fdopendir(own.get()) : nullptr, ::closedir);
+    if (stream == nullptr) return failure("cache folder cannot be read", errno);
     own.release();
+    errno = 0;
     while (dirent const* item = ::readdir(stream.get())) {
         std::string name = item->d_name;
         if (name != "." && name != "..") names.push_back(std::move(name));
+        errno = 0;
     }
+    if (errno != 0) return failure("cache folder cannot be read", errno);
     std::sort(names.begin(), names.end());
     return names;
 }

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +20,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".xqa";
 constexpr char kQuarantine[] = "quarantine";
+constexpr std::time_t kLeftoverSeconds = 3600;
 constexpr int kQuarantinedPerKey = 100;  // bounds what a disk that damages everything can pile up
 
 std::string file_name(CacheKey const& key) { return key.compiler.hex() + std::string(kSuffix); }
@@ -29,6 +32,19 @@ bool parse_digest_name(std::string_view name, Digest& digest) { return Digest::p
 
 bool parse_file_name(std::string_view name, Digest& compiler) {
     return name.ends_with(kSuffix) && parse_digest_name(name.substr(0, name.size() - kSuffix.size()), compiler);
+}
+
+// What writers that were killed left in the folder. Age alone tells: a write takes milliseconds, and a writer that slept for an hour finds
+// its file gone, which costs it one warning and the cache one kernel, never a wrong entry.
+void remove_leftovers(int folder) {
+    Result<std::vector<std::string>> const names = names_in(folder);
+    if (!names.ok()) return;
+    std::time_t const newest = std::time(nullptr) - kLeftoverSeconds;
+    for (std::string const& name : *names) {
+        struct stat file {};
+        if (!name.starts_with(kTemporaryPrefix) || ::fstatat(folder, name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (S_ISREG(file.st_mode) && file.st_uid == ::geteuid() && file.st_mtime < newest) ::unlinkat(folder, name.c_str(), 0);
+    }
 }
 
 bool exists_at(int folder, std::string const& name) {
@@ -46,31 +62,49 @@ struct DiskStore::ReadEntry {
     Entry entry;
 };
 
+DiskStore::DiskStore(StoreOrigin origin, std::string path, Root root)
+    : origin_(std::move(origin)), path_(std::move(path)), root_(std::make_shared<Root const>(std::move(root))) {}
+
 std::shared_ptr<DiskStore> DiskStore::open(StoreOrigin const& origin) {
-    std::shared_ptr<DiskStore> store(new DiskStore);
-    store->origin_ = origin;
-    Result<OpenedRoot> root = open_root(origin.path);
-    if (!root.ok()) {
-        store->state_.reason = root.status().message();
-        return store;
-    }
-    store->directory_ = std::move(root->directory);
-    store->state_ = {root->path, true, root->writable, root->reason};
-    return store;
+    std::error_code error;
+    std::filesystem::path const absolute = std::filesystem::absolute(origin.path, error);
+    std::string const path = error ? origin.path : absolute.string();
+    return std::shared_ptr<DiskStore>(new DiskStore(origin, path, open_directory(path, /*create=*/false)));
 }
 
 std::shared_ptr<DiskStore> DiskStore::disabled(std::string const& reason) {
-    std::shared_ptr<DiskStore> store(new DiskStore);
-    store->state_.reason = reason;
-    return store;
+    return std::shared_ptr<DiskStore>(new DiskStore({}, {}, Root{UniqueFd(), {"", false, false, false, reason}}));
 }
 
-std::string DiskStore::path_of(CacheKey const& key) const {
-    return fmt::format("{}/{}/{}/{}", state_.effective_path, prefix_of(key.body), key.body.hex(), file_name(key));
+DiskStore::Root DiskStore::open_directory(std::string const& path, bool create) {
+    Result<OpenedRoot> opened = open_root(path, create);
+    if (!opened.ok()) return {UniqueFd(), {"", false, false, false, opened.status().message()}};
+    bool const exists = opened->directory.valid();
+    return {std::move(opened->directory), {opened->path, true, exists, opened->writable, opened->reason}};
 }
 
-Result<UniqueFd> DiskStore::open_body_folder(Digest const& body, bool create) const {
-    Result<UniqueFd> prefix = open_folder_at(directory_.get(), prefix_of(body), create);
+std::shared_ptr<DiskStore::Root const> DiskStore::root() const {
+    std::lock_guard const lock(mutex_);
+    if (root_->state.usable && !root_->state.exists) root_ = std::make_shared<Root const>(open_directory(path_, /*create=*/false));
+    return root_;
+}
+
+Status DiskStore::make_directory() {
+    std::lock_guard const lock(mutex_);
+    if (root_->state.usable && !root_->state.exists) {
+        Root made = open_directory(path_, /*create=*/true);
+        if (!made.state.usable) return unavailable(made.state.reason);  // still missing: a later store tries again
+        root_ = std::make_shared<Root const>(std::move(made));
+    }
+    return root_->state.usable ? Status() : unavailable(root_->state.reason);
+}
+
+std::string DiskStore::path_of(Root const& root, CacheKey const& key) {
+    return fmt::format("{}/{}/{}/{}", root.state.effective_path, prefix_of(key.body), key.body.hex(), file_name(key));
+}
+
+Result<UniqueFd> DiskStore::open_body_folder(Root const& root, Digest const& body, bool create) {
+    Result<UniqueFd> prefix = open_folder_at(root.directory.get(), prefix_of(body), create);
     if (!prefix.ok() || !prefix->valid()) return prefix;
     return open_folder_at(prefix->get(), body.hex(), create);
 }
@@ -109,36 +143,41 @@ DiskStore::ReadEntry DiskStore::read_entry(int folder, CacheKey const& key) {
     return end(Outcome::kGood, {});
 }
 
-std::optional<Entry> DiskStore::read_from(int folder, CacheKey const& key, DiskStore* keeper) const {
+std::optional<Entry> DiskStore::read_from(Root const& root, int folder, CacheKey const& key, DiskStore* keeper) {
     using Outcome = ReadEntry::Outcome;
     ReadEntry read = read_entry(folder, key);
     if (read.outcome == Outcome::kGood) return std::move(read.entry);
     if (keeper == nullptr) return std::nullopt;
-    if (read.outcome == Outcome::kUnreadable) keeper->warn_of_reading(path_of(key) + ": " + read.status.message());
-    if (read.outcome == Outcome::kBad) keeper->set_aside(folder, key, read);
+    if (read.outcome == Outcome::kUnreadable) keeper->warn_of_reading(path_of(root, key) + ": " + read.status.message());
+    if (read.outcome == Outcome::kBad) keeper->set_aside(root, folder, key, read);
     return std::nullopt;
 }
 
 std::optional<Entry> DiskStore::read(CacheKey const& key, DiskStore* keeper) const {
-    if (!state_.usable) return std::nullopt;
-    Result<UniqueFd> const folder = open_body_folder(key.body, /*create=*/false);
-    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(key) + ": " + folder.status().message());
+    std::shared_ptr<Root const> const top = root();
+    if (!top->directory.valid()) return std::nullopt;
+    Result<UniqueFd> const folder = open_body_folder(*top, key.body, /*create=*/false);
+    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, key) + ": " + folder.status().message());
     if (!folder.ok() || !folder->valid()) return std::nullopt;
-    return read_from(folder->get(), key, keeper);
+    return read_from(*top, folder->get(), key, keeper);
 }
 
 std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore* keeper) const {
-    if (!state_.usable) return std::nullopt;
-    Result<UniqueFd> const folder = open_body_folder(body, /*create=*/false);
-    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of({body, {}}) + ": " + folder.status().message());
+    std::shared_ptr<Root const> const top = root();
+    if (!top->directory.valid()) return std::nullopt;
+    Result<UniqueFd> const folder = open_body_folder(*top, body, /*create=*/false);
+    if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, {body, {}}) + ": " + folder.status().message());
     if (!folder.ok() || !folder->valid()) return std::nullopt;
 
     std::optional<Entry> best;
     CompilerRank best_rank;
-    for (std::string const& name : names_in(folder->get())) {
+    Result<std::vector<std::string>> const names = names_in(folder->get());
+    if (!names.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, {body, {}}) + ": " + names.status().message());
+    if (!names.ok()) return std::nullopt;
+    for (std::string const& name : *names) {
         CacheKey key{body, {}};
         if (!parse_file_name(name, key.compiler)) continue;
-        std::optional<Entry> entry = read_from(folder->get(), key, keeper);
+        std::optional<Entry> entry = read_from(*top, folder->get(), key, keeper);
         if (!entry) continue;
         CompilerRank rank = compiler_rank(entry->metadata);
         // The last resort, the compiler's digest, says nothing: it makes every process choose alike.
@@ -163,50 +202,68 @@ Status DiskStore::store(Entry const& entry) {
 
 Status DiskStore::write(Entry const& entry) {
     XQAJIT_RETURN_IF_ERROR(check_limits(entry));
-    if (!state_.writable) return unavailable(state_.reason);
-    Result<UniqueFd> const folder = open_body_folder(entry.key.body, /*create=*/true);
+    XQAJIT_RETURN_IF_ERROR(make_directory());
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.writable) return unavailable(top->state.reason);
+    Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
+    if (folder.ok()) remove_leftovers(folder->get());  // first: they may be what fills the disk
     Status const status =
         folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encode_entry(entry)) : folder.status();
-    return status.ok() ? status : Status(status.code(), path_of(entry.key) + ": " + status.message());
+    return status.ok() ? status : unavailable(path_of(*top, entry.key) + ": " + status.message());
 }
 
-std::vector<ListedEntry> DiskStore::list() const {
-    std::vector<ListedEntry> listed;
-    if (!state_.usable) return listed;
-    auto const open_or_warn = [&](int directory, std::string const& name) {
+Listing DiskStore::list() const {
+    Listing listing;
+    std::shared_ptr<Root const> const top = root();
+    if (!top->directory.valid()) return listing;
+    std::string const& path = top->state.effective_path;
+    // What cannot be opened or read is listed as such: a cache of which a part is out of reach is no smaller cache.
+    auto const open = [&](int directory, std::string const& name, std::string const& folder_path) {
         Result<UniqueFd> folder = open_folder_at(directory, name, /*create=*/false);
-        if (!folder.ok()) log::warning(fmt::format("{} is not listed: {}", state_.effective_path, folder.status().message()));
+        if (!folder.ok()) listing.unlisted.push_back({folder_path, folder.status()});
         return folder.ok() ? std::move(*folder) : UniqueFd();
     };
-    for (std::string const& prefix : names_in(directory_.get())) {
-        if (prefix.size() != 2 || prefix.find_first_not_of("0123456789abcdef") != std::string::npos) continue;
-        UniqueFd const bodies = open_or_warn(directory_.get(), prefix);
-        if (!bodies.valid()) continue;
-        for (std::string const& body_name : names_in(bodies.get())) {
+    auto const names = [&](int directory, std::string const& folder_path) {
+        Result<std::vector<std::string>> found = names_in(directory);
+        if (!found.ok()) listing.unlisted.push_back({folder_path, found.status()});
+        return found.ok() ? std::move(*found) : std::vector<std::string>();
+    };
+    for (std::string const& prefix : names(top->directory.get(), path)) {
+        bool const is_prefix = prefix.size() == 2 && prefix.find_first_not_of("0123456789abcdef") == std::string::npos;
+        if (!is_prefix && prefix != kQuarantine) continue;
+        std::string const prefix_path = path + "/" + prefix;
+        UniqueFd const bodies = open(top->directory.get(), prefix, prefix_path);
+        if (!bodies.valid() || !is_prefix) continue;
+        for (std::string const& body_name : names(bodies.get(), prefix_path)) {
             CacheKey key;
             if (!parse_digest_name(body_name, key.body) || prefix_of(key.body) != prefix) continue;
-            UniqueFd const folder = open_or_warn(bodies.get(), body_name);
+            std::string const body_path = prefix_path + "/" + body_name;
+            UniqueFd const folder = open(bodies.get(), body_name, body_path);
             if (!folder.valid()) continue;
-            for (std::string const& name : names_in(folder.get())) {
+            for (std::string const& name : names(folder.get(), body_path)) {
+                if (struct stat file{};
+                    name.starts_with(kTemporaryPrefix) && ::fstatat(folder.get(), name.c_str(), &file, AT_SYMLINK_NOFOLLOW) == 0) {
+                    listing.temporaries.push_back({body_path + "/" + name, static_cast<std::uint64_t>(file.st_size)});
+                }
                 if (!parse_file_name(name, key.compiler)) continue;
                 ReadEntry read = read_entry(folder.get(), key);
                 if (read.outcome == ReadEntry::Outcome::kMissing) continue;
-                listed.push_back({key, path_of(key), static_cast<std::uint64_t>(read.file.st_size), std::move(read.status),
-                                  std::move(read.entry.metadata), read.entry.is_ptx});
+                listing.entries.push_back({key, body_path + "/" + name, static_cast<std::uint64_t>(read.file.st_size),
+                                           std::move(read.status), std::move(read.entry.metadata), read.entry.is_ptx});
             }
         }
     }
-    return listed;
+    return listing;
 }
 
-void DiskStore::set_aside(int folder, CacheKey const& key, ReadEntry const& bad) {
+void DiskStore::set_aside(Root const& root, int folder, CacheKey const& key, ReadEntry const& bad) {
     ++quarantined_;
     // Another process that met the same bad file may have written a good one since.
     struct stat now {};
     bool const same = ::fstatat(folder, file_name(key).c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_dev == bad.file.st_dev &&
                       now.st_ino == bad.file.st_ino;
-    Result<std::string> const fate = same ? move_away(folder, key) : Result<std::string>("replaced meanwhile");
-    std::string const text = path_of(key) + ": " + bad.status.message() + "; ";
+    Result<std::string> const fate = same ? move_away(root, folder, key) : Result<std::string>("replaced meanwhile");
+    std::string const text = path_of(root, key) + ": " + bad.status.message() + "; ";
     if (fate.ok())
         log::warning(text + *fate);
     else
@@ -214,9 +271,9 @@ void DiskStore::set_aside(int folder, CacheKey const& key, ReadEntry const& bad)
 }
 
 // What became of the file; UNAVAILABLE if it is still in place.
-Result<std::string> DiskStore::move_away(int folder, CacheKey const& key) const {
+Result<std::string> DiskStore::move_away(Root const& root, int folder, CacheKey const& key) {
     std::string const name = file_name(key);
-    Result<UniqueFd> const quarantine = open_folder_at(directory_.get(), kQuarantine, /*create=*/true);
+    Result<UniqueFd> const quarantine = open_folder_at(root.directory.get(), kQuarantine, /*create=*/true);
     for (int counter = 0; quarantine.ok() && counter < kQuarantinedPerKey; ++counter) {
         std::string const aside = fmt::format("{}-{}-{}.bad", key.body.hex(), key.compiler.hex(), counter);
         if (exists_at(quarantine->get(), aside)) continue;

@@ -1,8 +1,10 @@
 // The cache directory: <dir>/<2 digits of body>/<body>/<compiler>.xqa, all created 0700/0600. See FORMAT.md.
+// Looking makes nothing: the directory is made by the first entry that is stored.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,26 +15,45 @@
 namespace xqajit::cache {
 
 struct StoreOrigin {
-    std::string path;    // as named
-    std::string origin;  // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
+    std::string path;          // as named
+    std::string origin;        // "XQAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "argument"
+    std::string warning = {};  // which variable was passed over, with its value and what is accepted; else empty
 };
-// Which directory the settings name; UNAVAILABLE if neither the variable nor XDG_CACHE_HOME nor HOME gives one.
+// Which directory the settings name; UNAVAILABLE if neither the variable nor XDG_CACHE_HOME nor HOME gives one: the message has the
+// value of each. An empty one is the same as unset.
 Result<StoreOrigin> default_store(std::string const& cache_dir_setting);
 
 struct StoreState {
     std::string effective_path;  // the uid-N subdirectory where the named one is shared; empty if not usable
-    bool usable = false;         // entries are read
-    bool writable = false;
-    std::string reason;  // why not, or why the subdirectory
+    bool usable = false;         // entries are read; a directory that is missing is an empty one
+    bool exists = false;
+    bool writable = false;  // of one that is missing: whether it can be made
+    std::string reason;     // why not, why the subdirectory, or that it is missing
 };
 
 struct ListedEntry {
     CacheKey key;
     std::string path;
     std::uint64_t bytes = 0;
-    Status status;         // of reading and checking it
-    std::string metadata;  // JSON; empty if corrupt
+    Status status;         // of reading and checking it: CACHE_CORRUPT if it fails a check, UNAVAILABLE if it cannot be read
+    std::string metadata;  // JSON; empty unless the status is ok
     bool is_ptx = false;
+};
+
+struct ListedFolder {
+    std::string path;
+    Status status;  // why nothing in it is listed: as of an entry
+};
+
+struct ListedTemporary {
+    std::string path;
+    std::uint64_t bytes = 0;
+};
+
+struct Listing {
+    std::vector<ListedEntry> entries;          // sorted by key
+    std::vector<ListedFolder> unlisted;        // folders of the cache that cannot be opened or read, or that are something else
+    std::vector<ListedTemporary> temporaries;  // being written, or left by a killed writer
 };
 
 // Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in
@@ -53,31 +74,41 @@ public:
     std::optional<Entry> peek_any_compiler(Digest const& body) const;
     // Replaces an entry of the same key. UNAVAILABLE if it could not be written, INVALID_ARGUMENT if it breaks a limit of the format.
     Status store(Entry const& entry);
+    // As store() does before its first entry, for a caller who would know before the work. UNAVAILABLE says why it is not usable.
+    Status make_directory();
 
-    std::vector<ListedEntry> list() const;  // sorted by key; checks each and moves none
-    StoreState const& state() const { return state_; }
+    Listing list() const;  // checks each entry and moves none
+    StoreState state() const { return root()->state; }
     StoreOrigin const& origin() const { return origin_; }
     std::uint64_t quarantined() const { return quarantined_; }  // bad entries met by load()
 
 private:
     struct ReadEntry;
+    struct Root {
+        UniqueFd directory;
+        StoreState state;
+    };
 
-    DiskStore() = default;
+    DiskStore(StoreOrigin origin, std::string path, Root root);
+    static Root open_directory(std::string const& path, bool create);
+    // The directory as it stands: looked for again while it is missing, since another process may make it.
+    std::shared_ptr<Root const> root() const;
     static ReadEntry read_entry(int folder, CacheKey const& key);
-    Result<UniqueFd> open_body_folder(Digest const& body, bool create) const;
-    std::string path_of(CacheKey const& key) const;
+    static Result<UniqueFd> open_body_folder(Root const& root, Digest const& body, bool create);
+    static std::string path_of(Root const& root, CacheKey const& key);
     // `keeper`: this store, which sets bad entries aside and warns, or null, which leaves them.
     std::optional<Entry> read(CacheKey const& key, DiskStore* keeper) const;
     std::optional<Entry> read_any_compiler(Digest const& body, DiskStore* keeper) const;
-    std::optional<Entry> read_from(int folder, CacheKey const& key, DiskStore* keeper) const;
+    static std::optional<Entry> read_from(Root const& root, int folder, CacheKey const& key, DiskStore* keeper);
     Status write(Entry const& entry);
-    void set_aside(int folder, CacheKey const& key, ReadEntry const& bad);
-    Result<std::string> move_away(int folder, CacheKey const& key) const;
+    void set_aside(Root const& root, int folder, CacheKey const& key, ReadEntry const& bad);
+    static Result<std::string> move_away(Root const& root, int folder, CacheKey const& key);
     void warn_of_reading(std::string const& reason);
 
-    StoreOrigin origin_;
-    StoreState state_;
-    UniqueFd directory_;
+    StoreOrigin const origin_;
+    std::string const path_;  // absolute: the host may change its working directory before the first entry is stored
+    mutable std::mutex mutex_;
+    mutable std::shared_ptr<Root const> root_;
     std::atomic<std::uint64_t> quarantined_{0};
     std::atomic<bool> read_warned_{false};
     std::atomic<bool> write_warned_{false};

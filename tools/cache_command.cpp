@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "cli.h"
 
 namespace xqajit::cli {
@@ -13,7 +14,7 @@ using Json = nlohmann::ordered_json;
 std::string text_of(Json const& object, char const* field) {
     if (!object.is_object() || !object.contains(field)) return "-";
     Json const& value = object[field];
-    return value.is_string() ? value.get<std::string>() : value.is_number() ? value.dump() : "-";
+    return value.is_string() || value.is_number() ? plain_text(value) : "-";
 }
 
 // Metadata is whatever the file says: a member that is missing or of another type is unknown, never a failure.
@@ -27,6 +28,11 @@ std::string ms_of(Json const& metadata) {
     return ms ? std::to_string(static_cast<long>(*ms)) : "-";
 }
 
+// A missing directory is an empty cache, and perhaps not the one that was meant.
+std::string if_missing(Json const& document) {
+    return document["exists"].get<bool>() ? "" : " (" + plain_text(document["path"]) + " does not exist)";
+}
+
 std::string listing(Json const& document) {
     std::vector<std::vector<std::string>> rows = {
         {"KEY", "FAMILY", "TARGET", "SIZE", "REGISTERS", "SPILLS", "MS", "NVRTC", "CREATED", "STATE"}};
@@ -35,11 +41,12 @@ std::string listing(Json const& document) {
         rows.push_back({entry["key"].get<std::string>().substr(0, 12), text_of(metadata, "family"), text_of(metadata, "target"),
                         human_bytes(entry["bytes"].get<std::uint64_t>()), text_of(metadata, "registers"),
                         text_of(metadata, "spill_bytes"), ms_of(metadata), text_of(metadata, "nvrtc_version"),
-                        text_of(metadata, "created"), entry["ok"].get<bool>() ? "ok" : entry["error"].get<std::string>()});
+                        text_of(metadata, "created"),
+                        entry["ok"].get<bool>() ? "ok" : plain_text(entry["state"]) + ": " + plain_text(entry["error"])});
     }
     Json const& summary = document["summary"];
-    return table(rows) + summary["entries"].dump() + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
-           document["path"].get<std::string>();
+    return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + " in " +
+           plain_text(document["path"]) + if_missing(document);
 }
 
 // Totals by family, target and compiler, from the listing.
@@ -49,10 +56,10 @@ Json statistics(Json const& document) {
         double compile_ms = 0;
     };
     std::map<std::vector<std::string>, Group> groups;
-    std::uint64_t bad = 0;
+    std::map<std::string, std::uint64_t> bad = {{"corrupt", 0}, {"unreadable", 0}};
     for (Json const& entry : document["entries"]) {
         if (!entry["ok"].get<bool>()) {
-            ++bad;
+            ++bad[plain_text(entry["state"])];
             continue;
         }
         Json const metadata = entry.value("metadata", Json());
@@ -72,8 +79,14 @@ Json statistics(Json const& document) {
     }
     return {{"schema", "xqajit.cache.stats/1"},
             {"path", document["path"]},
+            {"exists", document["exists"]},
             {"groups", std::move(list)},
-            {"summary", {{"entries", document["summary"]["entries"]}, {"bytes", document["summary"]["bytes"]}, {"corrupt", bad}}}};
+            {"unlisted", document["unlisted"]},
+            {"summary",
+             {{"entries", document["summary"]["entries"]},
+              {"bytes", document["summary"]["bytes"]},
+              {"corrupt", bad["corrupt"]},
+              {"unreadable", bad["unreadable"]}}}};
 }
 
 std::string statistics_text(Json const& statistics) {
@@ -83,8 +96,8 @@ std::string statistics_text(Json const& statistics) {
                         text_of(group, "entries"), human_bytes(group["bytes"].get<std::uint64_t>()), ms_of(group)});
     }
     Json const& summary = statistics["summary"];
-    return table(rows) + summary["entries"].dump() + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
-           summary["corrupt"].dump() + " corrupt";
+    return table(rows) + to_text(summary["entries"]) + " entries, " + human_bytes(summary["bytes"].get<std::uint64_t>()) + ", " +
+           to_text(summary["corrupt"]) + " corrupt, " + to_text(summary["unreadable"]) + " unreadable" + if_missing(statistics);
 }
 
 std::string fields(Json const& object) {
@@ -92,11 +105,10 @@ std::string fields(Json const& object) {
     for (auto const& [name, value] : object.items()) {
         if (name == "schema") continue;
         if (!value.is_object()) {
-            rows.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+            rows.push_back({name, plain_text(value)});
             continue;
         }
-        for (auto const& [inner, inner_value] : value.items())
-            rows.push_back({name + "." + inner, inner_value.is_string() ? inner_value.get<std::string>() : inner_value.dump()});
+        for (auto const& [inner, inner_value] : value.items()) rows.push_back({name + "." + inner, plain_text(inner_value)});
     }
     return table(rows);
 }
@@ -110,17 +122,33 @@ int verify(Service& service, bool json) {
         if (error.report().empty()) throw;
         report = error.report();
         print_error(error.what());
-        exit_code = exit_code_of(error.code());
+        exit_code = kFailed;  // also where all that failed is out of reach
     }
     if (json) {
         print(report);
         return exit_code;
     }
     Json const document = Json::parse(report);
-    for (Json const& bad : document["failed"]) print(bad["path"].get<std::string>() + ": " + bad["error"].get<std::string>());
+    for (Json const& bad : document["failed"])
+        print(plain_text(bad["path"]) + ": " + plain_text(bad["state"]) + ": " + plain_text(bad["error"]));
+    for (Json const& file : document["temporaries"]) print(plain_text(file["path"]) + ": temporary: being written, or left behind");
     Json const& summary = document["summary"];
-    print(summary["entries"].dump() + " entries: " + summary["ok"].dump() + " ok, " + summary["failed"].dump() + " failed");
+    std::string text = to_text(summary["entries"]) + " entries: " + to_text(summary["ok"]) + " ok, " + to_text(summary["corrupt"]) +
+                       " corrupt, " + to_text(summary["unreadable"]) + " unreadable";
+    if (!document["temporaries"].empty()) {
+        text += "; " + to_text(summary["temporaries"]) + " temporary files, " +
+                human_bytes(summary["temporary_bytes"].get<std::uint64_t>());
+    }
+    print(text + if_missing(document));
     return exit_code;
+}
+
+// A folder that is not listed is a failure, though the rest is printed.
+int name_unlisted(Json const& document) {
+    for (Json const& folder : document["unlisted"])
+        print_error(plain_text(folder["path"]) + " is not listed: " + plain_text(folder["state"]) + ": " +
+                    plain_text(folder["error"]));
+    return document["unlisted"].empty() ? kDone : kFailed;
 }
 
 }  // namespace
@@ -139,10 +167,12 @@ int cache(CacheOptions const& options) {
         return state["usable"].get<bool>() ? kDone : kNotHere;
     } else if (options.verb == "stats") {
         Json const document = statistics(Json::parse(service.cache_list()));
-        print(options.json ? document.dump(1) : statistics_text(document));
+        print(options.json ? to_text(document, 1) : statistics_text(document));
+        return name_unlisted(document);
     } else {
-        std::string const document = service.cache_list();
-        print(options.json ? document : listing(Json::parse(document)));
+        Json const document = Json::parse(service.cache_list());
+        print(options.json ? to_text(document, 1) : listing(document));
+        return name_unlisted(document);
     }
     return kDone;
 }

@@ -1,6 +1,7 @@
 // xqajit explain: the whole chain from a shape to a launch, without a GPU; and xqajit capabilities.
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli.h"
 
 namespace xqajit::cli {
@@ -8,24 +9,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text(Json const& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
 std::string image_line(Json const& image) {
-    std::string line = "from " + text(image["from"]);
+    std::string line = "from " + plain_text(image["from"]);
     for (char const* field : {"reason", "note"})
-        if (image.contains(field)) line += " (" + text(image[field]) + ")";
+        if (image.contains(field)) line += " (" + plain_text(image[field]) + ")";
     return line;
 }
 
 std::string key_line(Json const& key) {
-    return text(key["body"]) + (key["compiler"].is_null()
-                                    ? ", no compiler: " + text(key["compiler_reason"])
-                                    : "/" + text(key["compiler"]["id"]) + ", NVRTC " + text(key["compiler"]["path"]));
+    return plain_text(key["body"]) +
+           (key["compiler"].is_null() ? ", no compiler: " + plain_text(key["compiler_reason"])
+                                      : "/" + plain_text(key["compiler"]["id"]) + ", NVRTC " + plain_text(key["compiler"]["path"]));
 }
 
 std::string macros_line(Json const& macros) {
     std::string line;
-    for (auto const& [name, value] : macros.items()) line += (line.empty() ? "" : " ") + name + "=" + text(value);
+    for (auto const& [name, value] : macros.items()) line += (line.empty() ? "" : " ") + name + "=" + plain_text(value);
     return line;
 }
 
@@ -42,37 +41,39 @@ int exit_code(Json const& document) {
 
 std::string readable(Json const& document) {
     std::vector<std::vector<std::string>> rows;
-    rows.push_back({"shape", text(document["summary"])});
+    rows.push_back({"shape", plain_text(document["summary"])});
     Json const& arch = document["arch"];
-    rows.push_back({"arch", text(arch["target"]) + " (" + text(arch["origin"]) + "), " + text(arch["sm_count"]) + " SMs"});
+    rows.push_back(
+        {"arch", plain_text(arch["target"]) + " (" + plain_text(arch["origin"]) + "), " + plain_text(arch["sm_count"]) + " SMs"});
     for (Json const& admission : document["admissions"]) {
         bool const admitted = admission["admitted"].get<bool>();
-        rows.push_back(
-            {text(admission["family"]), admitted ? "admits it" : text(admission["rule"]) + ": " + text(admission["text"])});
+        rows.push_back({plain_text(admission["family"]),
+                        admitted ? "admits it" : plain_text(admission["rule"]) + ": " + plain_text(admission["text"])});
     }
     if (document.contains("error")) {
-        rows.push_back({text(document["error"]["status"]), text(document["error"]["message"])});
+        rows.push_back({plain_text(document["error"]["status"]), plain_text(document["error"]["message"])});
         return table(rows);
     }
-    rows.push_back({"selection", text(document["selection"]["family"]) + ", " + text(document["selection"]["reason"])});
+    rows.push_back({"selection", plain_text(document["selection"]["family"]) + ", " + plain_text(document["selection"]["reason"])});
     rows.push_back({"macros", macros_line(document["macros"])});
     rows.push_back({"key", key_line(document["key"])});
     rows.push_back({"image", image_line(document["image"])});
     Json const& launch = document["launch"];
-    std::string const bounds =
-        "batch " + text(launch["batch"]) + ", length " + text(launch["seq_len"]) + ", " + text(launch["division"]);
+    std::string const bounds = "batch " + plain_text(launch["batch"]) + ", length " + plain_text(launch["seq_len"]) + ", " +
+                               plain_text(launch["division"]);
     if (launch.contains("plan")) {
         Json const& plan = launch["plan"];
-        rows.push_back({"launch", bounds + ": grid " + text(plan["grid_x"]) + " x block " + text(plan["block_x"]) + ", " +
-                                      text(plan["nb_sub_seq"]) + " sub-sequences, " + text(plan["nb_row_blocks"]) + " row blocks" +
+        rows.push_back({"launch", bounds + ": grid " + plain_text(plan["grid_x"]) + " x block " + plain_text(plan["block_x"]) +
+                                      ", " + plain_text(plan["nb_sub_seq"]) + " sub-sequences, " +
+                                      plain_text(plan["nb_row_blocks"]) + " row blocks" +
                                       (launch["pdl"].get<bool>() ? ", pdl" : "")});
     } else {
-        rows.push_back({"launch", bounds + ": refused: " + text(launch["error"]["message"])});
+        rows.push_back({"launch", bounds + ": refused: " + plain_text(launch["error"]["message"])});
     }
-    if (launch.contains("workspace_size")) rows.push_back({"workspace", text(launch["workspace_size"]) + " bytes"});
+    if (launch.contains("workspace_size")) rows.push_back({"workspace", plain_text(launch["workspace_size"]) + " bytes"});
     Json const& gate = document["perf_gate"];
-    rows.push_back({"perf gate", text(gate["setting"]) + (gate["passes"].get<bool>() ? ", passes" : ", does not pass") +
-                                     (gate.contains("effect") ? " (" + text(gate["effect"]) + ")" : "")});
+    rows.push_back({"perf gate", plain_text(gate["setting"]) + (gate["passes"].get<bool>() ? ", passes" : ", does not pass") +
+                                     (gate.contains("effect") ? " (" + plain_text(gate["effect"]) + ")" : "")});
     return table(rows);
 }
 
@@ -86,7 +87,7 @@ int explain(ExplainOptions const& options) {
     } else {
         Json const list = Json::parse(service.parse_shapes(read_text_file(options.shapes)));
         for (Json const& entry : list["entries"])
-            shapes.emplace_back(text(entry["name"]), params_from_json(entry["params"].dump()));
+            shapes.emplace_back(plain_text(entry["name"]), params_from_json(to_text(entry["params"])));
     }
 
     Json documents = Json::array();
@@ -100,7 +101,7 @@ int explain(ExplainOptions const& options) {
     }
     if (options.json) {
         Json const list = {{"schema", "xqajit.explain.list/1"}, {"shapes", documents}};
-        print((options.shapes.empty() ? documents.front() : list).dump(1));
+        print(to_text(options.shapes.empty() ? documents.front() : list, 1));
     }
     return first_refusal;
 }
@@ -113,25 +114,25 @@ int capabilities(Common const& options, std::string const& arch) {
         return kDone;
     }
     Json const json = Json::parse(document);
-    print(text(json["arch"]) + " (" + text(json["arch_origin"]) + ")");
+    print(plain_text(json["arch"]) + " (" + plain_text(json["arch_origin"]) + ")");
     std::vector<std::vector<std::string>> rows = {{"FAMILY", "SHAPE", "PAGES", "HEAD DIMS", "GROUPS", "BEAMS", "DIVISIONS"}};
     auto const range = [](Json const& values) {
         if (values.empty()) return std::string("none");
-        if (values.size() <= 12) return values.dump();
-        return text(values.front()) + ".." + text(values.back()) + " (" + std::to_string(values.size()) + " values)";
+        if (values.size() <= 12) return to_text(values);
+        return plain_text(values.front()) + ".." + plain_text(values.back()) + " (" + std::to_string(values.size()) + " values)";
     };
     auto const names = [](Json const& values) {
         std::string line;
-        for (Json const& value : values) line += (line.empty() ? "" : ", ") + text(value);
+        for (Json const& value : values) line += (line.empty() ? "" : ", ") + plain_text(value);
         return line;
     };
     for (Json const& family : json["families"]) {
         for (char const* shape : {"decode", "mla"}) {
             Json const& served = family[shape];
             if (served.is_null()) {
-                rows.push_back({text(family["family"]), shape, family["built"].get<bool>() ? "not served" : "not built"});
+                rows.push_back({plain_text(family["family"]), shape, family["built"].get<bool>() ? "not served" : "not built"});
             } else {
-                rows.push_back({text(family["family"]), shape, range(served["page_sizes"]), range(served["head_dims"]),
+                rows.push_back({plain_text(family["family"]), shape, range(served["page_sizes"]), range(served["head_dims"]),
                                 range(served["group_sizes"]), range(served["beam_widths"]), names(served["divisions"])});
             }
         }

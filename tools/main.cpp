@@ -15,7 +15,8 @@ using namespace xqajit::cli;
 
 void add_common(CLI::App& command, Common& options) {
     command.add_option("--cache-dir", options.cache_dir, "The cache directory; default: XQAJIT_CACHE_DIR and its defaults")
-        ->type_name("DIR");
+        ->type_name("DIR")
+        ->check([](std::string const& path) { return path.empty() ? "'': accepted is the path of a directory" : ""; }, "");
     command.add_flag("--json", options.json, "Print a JSON document");
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli.h"
 
 namespace xqajit::cli {
@@ -40,12 +41,12 @@ private:
 void print_report(std::string const& report, bool json) {
     if (report.empty()) return;
     if (json) return print(report);
-    auto const document = nlohmann::json::parse(report);
+    auto const document = nlohmann::ordered_json::parse(report);
     auto const& summary = document["summary"];
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%.1f", summary["seconds"].get<double>());
-    print(summary["entries"].dump() + " entries, " + summary["kernels"].dump() + " kernels: " + summary["compiled"].dump() +
-          " compiled, " + summary["hits"].dump() + " hits, " + summary["failed"].dump() + " failed in " + seconds + " s");
+    print(to_text(summary["entries"]) + " entries, " + to_text(summary["kernels"]) + " kernels: " + to_text(summary["compiled"]) +
+          " compiled, " + to_text(summary["hits"]) + " hits, " + to_text(summary["failed"]) + " failed in " + seconds + " s");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "shape_flags.h"
+#include "base/json.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -76,7 +77,7 @@ std::string shape_json(std::vector<ShapeFlag> const& flags) {
         nlohmann::ordered_json value = nlohmann::ordered_json::parse(flag.value, nullptr, /*allow_exceptions=*/false);
         object[flag.field] = value.is_number() || value.is_boolean() ? std::move(value) : nlohmann::ordered_json(flag.value);
     }
-    return object.dump();
+    return to_text(object);
 }
 
 }  // namespace

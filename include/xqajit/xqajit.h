@@ -236,7 +236,7 @@ XQAJIT_API void xqajit_free(char* text);
 /* Replaces the log's sink for the whole process; null restores standard error. Not to be called while other calls run. */
 XQAJIT_API void xqajit_set_log(xqajit_log_fn log, void* user);
 
-/* Reads the settings from the environment. cache_dir: null takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
+/* Reads the settings from the environment. cache_dir: null or "" takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
 XQAJIT_API xqajit_status xqajit_create(char const* cache_dir, xqajit_service** service);
 /* Unloads the modules: launches must have finished before, and a graph captured from them must not be replayed after. Null: nothing. */
 XQAJIT_API void xqajit_destroy(xqajit_service* service);
@@ -262,7 +262,8 @@ XQAJIT_API xqajit_status xqajit_run(xqajit_service* service, xqajit_params const
  * the rules otherwise. Needs no GPU when arch is given. */
 XQAJIT_API xqajit_status xqajit_supports(xqajit_service* service, xqajit_params const* params, char const* arch);
 
-/* Documents in JSON, each with a "schema" member. None needs a GPU when arch is given. */
+/* Documents in JSON, each with a "schema" member. Bytes that are no UTF-8 (of a path, a setting, a compiler's log) are U+FFFD there.
+ * None needs a GPU when arch is given. */
 XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, char const* arch, char** json);
 /* batch 0 .. 65536, seq_len 0 .. 2^31 - 1. OK for a refused shape or launch too: what prepare or run would answer is then in the
  * document, as error {"status", "message"} where no family admits the shape, as launch.error where the launch itself is refused. */
@@ -278,7 +279,9 @@ XQAJIT_API xqajit_status xqajit_parse_shapes(xqajit_service* service, char const
 XQAJIT_API xqajit_status xqajit_params_from_json(char const* json, xqajit_params* params);
 XQAJIT_API xqajit_status xqajit_cache_list(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_cache_show(xqajit_service* service, char const* key_prefix, char** json);
-XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json); /* CACHE_CORRUPT if any entry failed */
+/* Checks every entry and folder; the document names each that failed. CACHE_CORRUPT if one is damaged, is something else or is writable by
+ * others; UNAVAILABLE if all that failed cannot be read (permissions, an I/O error). A missing directory is an empty cache. */
+XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);

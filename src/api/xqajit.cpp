@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "params/shape_list.h"
 #include "params/versioned.h"
@@ -221,7 +222,7 @@ xqajit_status xqajit_parse_shapes(xqajit_service* service, char const* shapes, c
         for (xqajit::ShapeEntry const& entry : *entries) {
             list.push_back({{"name", entry.name}, {"params", nlohmann::ordered_json::parse(xqajit::to_json(entry.params))}});
         }
-        return hand_out(nlohmann::ordered_json{{"schema", "xqajit.shapes/1"}, {"entries", std::move(list)}}.dump(1), json);
+        return hand_out(xqajit::to_text({{"schema", "xqajit.shapes/1"}, {"entries", std::move(list)}}, 1), json);
     });
 }
 

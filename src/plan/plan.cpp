@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "kernel_src/common/contract.h"
 
 namespace xqajit {
@@ -114,7 +115,7 @@ std::string LaunchPlan::to_string() const {
 }
 
 std::string LaunchPlan::to_json() const {
-    return nlohmann::ordered_json{
+    return to_text({
         {"grid_x", grid_x},
         {"block_x", block_x},
         {"nb_row_blocks", nb_row_blocks},
@@ -124,8 +125,7 @@ std::string LaunchPlan::to_json() const {
         {"partial_bytes", partial_bytes},
         {"workspace_bytes", workspace_bytes},
         {"dynamic_smem", dynamic_smem},
-    }
-        .dump();
+    });
 }
 
 }  // namespace xqajit

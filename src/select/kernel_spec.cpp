@@ -6,6 +6,8 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace xqajit {
 
 namespace {
@@ -113,7 +115,7 @@ std::string to_string(KernelSpec const& spec) {
 }
 
 std::string to_json(KernelSpec const& spec) {
-    return nlohmann::ordered_json{
+    return to_text({
         {"family", family_name(spec.family)},
         {"target", spec.target},
         {"q_dtype", dtype_name(spec.q_dtype)},
@@ -136,8 +138,7 @@ std::string to_json(KernelSpec const& spec) {
         {"rope_style", rope_style_name(spec.rope_style)},
         {"rotary_dim", spec.rotary_dim},
         {"skip_softmax", spec.skip_softmax},
-    }
-        .dump();
+    });
 }
 
 }  // namespace xqajit

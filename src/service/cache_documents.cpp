@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "service/documents.h"
 #include "service/impl.h"
 
@@ -14,13 +15,20 @@ using Json = nlohmann::ordered_json;
 
 std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
 
+// A corrupt file is compiled again; one that cannot be read wants its permissions or its disk mended.
+Json with_state(Json json, Status const& status) {
+    json["state"] = status.ok() ? "ok" : status.code() == XQAJIT_CACHE_CORRUPT ? "corrupt" : "unreadable";
+    if (!status.ok()) json["error"] = status.message();
+    return json;
+}
+
 Json entry_json(cache::ListedEntry const& entry) {
-    Json json = {{"key", key_text(entry.key)},
-                 {"path", entry.path},
-                 {"bytes", entry.bytes},
-                 {"is_ptx", entry.is_ptx},
-                 {"ok", entry.status.ok()}};
-    if (!entry.status.ok()) json["error"] = entry.status.message();
+    Json json = with_state({{"key", key_text(entry.key)},
+                            {"path", entry.path},
+                            {"bytes", entry.bytes},
+                            {"is_ptx", entry.is_ptx},
+                            {"ok", entry.status.ok()}},
+                           entry.status);
     Json metadata = Json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
     json["metadata"] = metadata.is_object() ? std::move(metadata) : Json(nullptr);
     return json;
@@ -28,40 +36,50 @@ Json entry_json(cache::ListedEntry const& entry) {
 
 // A store that can't be read is no empty store.
 Status usable(cache::DiskStore const& store) {
-    if (store.state().usable) return {};
-    return unavailable(fmt::format("the cache directory {} is not usable: {}", store.origin().path, store.state().reason));
+    cache::StoreState const state = store.state();
+    if (state.usable) return {};
+    return unavailable(fmt::format("the cache directory {} is not usable: {}", store.origin().path, state.reason));
 }
 
 }  // namespace
 
 Json store_json(cache::DiskStore const& store) {
-    cache::StoreState const& state = store.state();
-    return {{"named_path", store.origin().path}, {"origin", store.origin().origin},
-            {"path", state.effective_path},      {"usable", state.usable},
-            {"writable", state.writable},        {"reason", state.reason}};
+    cache::StoreState const state = store.state();
+    return {{"named_path", store.origin().path},
+            {"origin", store.origin().origin},
+            {"path", state.effective_path},
+            {"usable", state.usable},
+            {"exists", state.exists},
+            {"writable", state.writable},
+            {"reason", state.reason}};
 }
 
 Result<std::string> Service::cache_list() {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
     Json entries = Json::array();
+    Json unlisted = Json::array();
     std::uint64_t bytes = 0;
-    for (cache::ListedEntry const& entry : impl_->store->list()) {
+    cache::Listing const listing = impl_->store->list();
+    for (cache::ListedFolder const& folder : listing.unlisted)
+        unlisted.push_back(with_state({{"path", folder.path}}, folder.status));
+    for (cache::ListedEntry const& entry : listing.entries) {
         entries.push_back(entry_json(entry));
         bytes += entry.bytes;
     }
     std::size_t const count = entries.size();
-    Json const json = {{"schema", "xqajit.cache.ls/1"},
-                       {"path", impl_->store->state().effective_path},
-                       {"entries", std::move(entries)},
-                       {"summary", {{"entries", count}, {"bytes", bytes}}}};
-    return json.dump(1);
+    cache::StoreState const state = impl_->store->state();
+    Json const json = {{"schema", "xqajit.cache.ls/1"},   {"path", state.effective_path},
+                       {"exists", state.exists},          {"entries", std::move(entries)},
+                       {"unlisted", std::move(unlisted)}, {"summary", {{"entries", count}, {"bytes", bytes}}}};
+    return to_text(json, 1);
 }
 
 Result<std::string> Service::cache_show(std::string_view key_prefix) {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
     std::vector<cache::ListedEntry> matches;
     std::string names;
-    for (cache::ListedEntry& entry : impl_->store->list()) {
+    cache::Listing listing = impl_->store->list();
+    for (cache::ListedEntry& entry : listing.entries) {
         std::string const key = key_text(entry.key);
         if (!key.starts_with(key_prefix)) continue;
         names += (names.empty() ? "" : ", ") + key;
@@ -76,32 +94,54 @@ Result<std::string> Service::cache_show(std::string_view key_prefix) {
     }
     Json json = {{"schema", "xqajit.cache.show/1"}};
     json.update(entry_json(matches.front()));
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 Result<Service::VerifyReport> Service::cache_verify() {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
-    Json bad = Json::array();
-    std::vector<cache::ListedEntry> const entries = impl_->store->list();
-    for (cache::ListedEntry const& entry : entries) {
-        if (!entry.status.ok())
-            bad.push_back({{"key", key_text(entry.key)}, {"path", entry.path}, {"error", entry.status.message()}});
+    cache::Listing const listing = impl_->store->list();
+    cache::StoreState const state = impl_->store->state();
+    Json failed = Json::array();
+    std::size_t ok = 0, corrupt = 0, unreadable = 0;
+    auto const judge = [&](Json json, Status const& status) {
+        (status.ok() ? ok : status.code() == XQAJIT_CACHE_CORRUPT ? corrupt : unreadable) += 1;
+        if (!status.ok()) failed.push_back(with_state(std::move(json), status));
+    };
+    for (cache::ListedFolder const& folder : listing.unlisted) judge({{"path", folder.path}}, folder.status);
+    for (cache::ListedEntry const& entry : listing.entries)
+        judge({{"key", key_text(entry.key)}, {"path", entry.path}}, entry.status);
+    Json temporaries = Json::array();
+    std::uint64_t temporary_bytes = 0;
+    for (cache::ListedTemporary const& file : listing.temporaries) {
+        temporaries.push_back({{"path", file.path}, {"bytes", file.bytes}});
+        temporary_bytes += file.bytes;
     }
-    std::size_t const failed = bad.size();
     Json const json = {{"schema", "xqajit.cache.verify/1"},
-                       {"path", impl_->store->state().effective_path},
-                       {"failed", std::move(bad)},
-                       {"summary", {{"entries", entries.size()}, {"ok", entries.size() - failed}, {"failed", failed}}}};
+                       {"path", state.effective_path},
+                       {"exists", state.exists},
+                       {"failed", std::move(failed)},
+                       {"temporaries", std::move(temporaries)},
+                       {"summary",
+                        {{"entries", listing.entries.size()},
+                         {"ok", ok},
+                         {"failed", corrupt + unreadable},
+                         {"corrupt", corrupt},
+                         {"unreadable", unreadable},
+                         {"temporaries", listing.temporaries.size()},
+                         {"temporary_bytes", temporary_bytes}}}};
     Status status;
-    if (failed != 0)
-        status = {XQAJIT_CACHE_CORRUPT, fmt::format("{} of {} cache entries failed their checks", failed, entries.size())};
-    return VerifyReport{json.dump(1), std::move(status)};
+    if (corrupt + unreadable != 0) {
+        status = {corrupt != 0 ? XQAJIT_CACHE_CORRUPT : XQAJIT_UNAVAILABLE,
+                  fmt::format("cache directory {}: {} entries or folders are corrupt, {} unreadable", state.effective_path, corrupt,
+                              unreadable)};
+    }
+    return VerifyReport{to_text(json, 1), std::move(status)};
 }
 
 Result<std::string> Service::cache_path() {
     Json json = {{"schema", "xqajit.cache.path/1"}};
     json.update(store_json(*impl_->store));
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "base/json.h"
 #include "jit/source_bundle.h"
 #include "service/impl.h"
 
@@ -159,7 +160,7 @@ Result<std::string> Service::capabilities(char const* arch) {
                        {"arch", target->arch.target},
                        {"arch_origin", target->origin},
                        {"families", std::move(families)}};
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "service/devices.h"
 #include "service/documents.h"
 #include "service/impl.h"
@@ -61,7 +62,7 @@ Json driver_json() {
 
 Json cache_json(cache::DiskStore const& store) {
     Json json = store_json(store);
-    std::string const& path = store.state().effective_path;
+    std::string const path = store.state().effective_path;
     struct stat facts {};
     if (!path.empty() && ::stat(path.c_str(), &facts) == 0) {
         json["mode"] = fmt::format("{:04o}", facts.st_mode & 07777u);
@@ -89,6 +90,7 @@ Json settings_json(Settings const& settings) {
 Result<std::string> Service::doctor() {
     Json warnings = impl_->settings.warnings();
     for (std::string const& warning : arch_setting_warnings(impl_->settings)) warnings.push_back(warning);
+    if (std::string const& warning = impl_->store->origin().warning; !warning.empty()) warnings.push_back(warning);
     Json const json = {{"schema", "xqajit.doctor/1"},
                        {"version", fmt::format("{}.{}.{}", XQAJIT_VERSION_MAJOR, XQAJIT_VERSION_MINOR, XQAJIT_VERSION_PATCH)},
                        {"nvrtc", nvrtc_json(impl_->toolchain)},
@@ -97,7 +99,7 @@ Result<std::string> Service::doctor() {
                        {"cache", cache_json(*impl_->store)},
                        {"settings", settings_json(impl_->settings)},
                        {"warnings", std::move(warnings)}};
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

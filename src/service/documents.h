@@ -7,7 +7,7 @@
 
 namespace xqajit {
 
-// Named and effective path, origin, usable, writable, reason.
+// Named and effective path, origin, usable, exists, writable, reason.
 nlohmann::ordered_json store_json(cache::DiskStore const& store);
 
 }  // namespace xqajit

@@ -1,6 +1,7 @@
 // The whole chain for one shape, as a document: nothing is compiled, and NVRTC is loaded only where it would be needed.
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "service/impl.h"
 
 namespace xqajit {
@@ -101,7 +102,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
         for (Family const family : kFamilies) admissions.push_back(admit(family, forced, target->arch));
         json["admissions"] = admissions_json(admissions);
         json["error"] = error_json(selection.status());
-        return json.dump(1);
+        return to_text(json, 1);
     }
     KernelSpec const& spec = selection->spec;
     CompileRequest const request = request_of(spec);
@@ -128,7 +129,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
     if (Result<std::uint64_t> const bytes = xqajit::workspace_size(spec, bounds); bytes.ok()) launch["workspace_size"] = *bytes;
     json["launch"] = std::move(launch);
     json["perf_gate"] = perf_gate_json(overrides, *selection, *shape, *target, batch, seq_len);
-    return json.dump(1);
+    return to_text(json, 1);
 }
 
 }  // namespace xqajit

@@ -3,6 +3,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace xqajit {
 namespace {
 
@@ -27,7 +29,7 @@ std::string metadata_of(CompileRequest const& request, CompiledImage const& comp
         {"spill_bytes", compiled.spill_bytes},   {"stack_bytes", compiled.stack_bytes},
         {"static_smem", compiled.static_smem},   {"created", utc_now()},
     };
-    return metadata.dump();
+    return to_text(metadata);
 }
 
 std::string nvrtc_version_of(std::string const& metadata) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "service/impl.h"
 
 namespace xqajit {
@@ -139,8 +140,8 @@ Status Prewarm::run() {
             finish(job, "hit", {});
         } else if (!job.key.compiler.ok()) {
             finish(job, "failed", job.key.compiler);
-        } else if (!service_.store->state().writable) {
-            finish(job, "failed", not_kept(unavailable(service_.store->state().reason)));
+        } else if (cache::StoreState const store = service_.store->state(); !store.writable) {
+            finish(job, "failed", not_kept(unavailable(store.reason)));
         } else {
             misses.push_back(&job);
         }
@@ -234,7 +235,7 @@ Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) cons
         status = {no_compiler ? XQAJIT_UNAVAILABLE : XQAJIT_COMPILE_FAILED,
                   fmt::format("{} of {} kernels failed; the first: {}", failed, jobs_.size(), describe(*first_failure))};
     }
-    return {json.dump(1), std::move(status)};
+    return {to_text(json, 1), std::move(status)};
 }
 
 }  // namespace
@@ -244,9 +245,9 @@ Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_
     if (!entries.ok()) return entries.status();
     Result<std::vector<Target>> const targets = targets_for_prewarm(impl_->settings, options.archs);
     if (!targets.ok()) return targets.status();
-    if (!impl_->store->state().usable) {
+    if (Status const made = impl_->store->make_directory(); !made.ok()) {
         return unavailable(fmt::format("nothing to prewarm: the cache directory {} is not usable: {}", impl_->store->origin().path,
-                                       impl_->store->state().reason));
+                                       made.message()));
     }
     auto const start = Clock::now();
     Prewarm prewarm(*impl_, options);

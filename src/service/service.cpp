@@ -9,6 +9,7 @@ namespace {
 std::shared_ptr<cache::DiskStore> open_store(Settings const& settings, std::string const& cache_dir) {
     if (!cache_dir.empty()) return cache::DiskStore::open({cache_dir, "argument"});
     Result<cache::StoreOrigin> const origin = cache::default_store(settings.text(SettingId::kCacheDir));
+    if (origin.ok() && !origin->warning.empty()) log::warning(origin->warning + "; " + origin->path + " is used");
     return origin.ok() ? cache::DiskStore::open(*origin) : cache::DiskStore::disabled(origin.status().message());
 }
 

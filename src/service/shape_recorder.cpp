@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "params/fields.h"
 #include "params/shape_list.h"
@@ -117,7 +118,7 @@ Status ShapeRecorder::append_pending(std::chrono::milliseconds patience) const {
         if (!known) document["shapes"].push_back(entry_of(params, defaults));
     }
     if (document["shapes"].size() == before) return {};
-    std::string const whole = document.dump(1) + "\n";
+    std::string const whole = to_text(document, 1) + "\n";
     XQAJIT_RETURN_IF_ERROR(parse_shape_list(whole).status());
     return write_file_atomic_at(directory.get(), path.filename().string(), whole);
 }

@@ -1,80 +1,14 @@
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "base/subprocess.h"
 #include "catch.h"
 #include "params/fields.h"
+#include "shell.h"
 
 namespace xqajit {
-namespace {
 
 using nlohmann::json;
-
-class Shell {
-public:
-    Shell() {
-        folder_ = (std::filesystem::temp_directory_path() / "xqajit-cli-XXXXXX").string();
-        REQUIRE(::mkdtemp(folder_.data()) != nullptr);
-        environment_ = {"XQAJIT_CACHE_DIR=" + folder_ + "/cache", std::string("XQAJIT_NVRTC_PATH=") + FAKE_NVRTC,
-                        std::string("LD_LIBRARY_PATH=") + FAKE_CUDA, "FAKE_CUDA_DEVICES=9.0"};
-    }
-    ~Shell() {
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
-    std::string const& folder() const { return folder_; }
-    void set(std::string const& name, std::string const& value) {
-        std::erase_if(environment_, [&](std::string const& entry) { return entry.starts_with(name + "="); });
-        environment_.push_back(name + "=" + value);
-    }
-    ProcessResult run(std::vector<std::string> const& arguments) const {
-        std::vector<std::string> argv = {XQAJIT};
-        argv.insert(argv.end(), arguments.begin(), arguments.end());
-        return run_program(argv);
-    }
-    ProcessResult run_program(std::vector<std::string> const& argv) const {
-        Result<ProcessResult> result = run_process(argv, "", std::chrono::seconds(120), &environment_);
-        REQUIRE(result.ok());
-        REQUIRE(result->end == ProcessResult::End::kExited);
-        return *result;
-    }
-    json document(std::vector<std::string> arguments, int exit_code = 0) const {
-        arguments.push_back("--json");
-        ProcessResult const result = run(arguments);
-        INFO(result.out << result.err);
-        CHECK(result.code == exit_code);
-        json parsed = json::parse(result.out, nullptr, false);
-        REQUIRE(parsed.is_object());
-        CHECK(parsed["schema"].get<std::string>().starts_with("xqajit."));
-        return parsed;
-    }
-    std::string write(std::string const& name, std::string const& text) const {
-        std::ofstream(folder_ + "/" + name) << text;
-        return folder_ + "/" + name;
-    }
-
-private:
-    std::string folder_;
-    std::vector<std::string> environment_;
-};
-
-std::vector<std::string> with_shape(std::vector<std::string> arguments, std::vector<std::string> const& more = {}) {
-    for (char const* part : {"--q-dtype", "bf16", "--num-q-heads", "32", "--num-kv-heads", "8", "--head-dim", "128"})
-        arguments.push_back(part);
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-}
-
-constexpr char kList[] = R"({"version": 1, "defaults": {"q_dtype": "bf16", "num_kv_heads": 8, "page_size": 64},
-  "shapes": [{"name": "a", "num_q_heads": 32, "head_dim": [64, 128]}, {"name": "b", "num_q_heads": 32, "head_dim": 128}]})";
-
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
+using namespace testing;
 
 TEST_CASE("help and version go to standard output and succeed", "[cli]") {
     Shell shell;
@@ -169,43 +103,6 @@ TEST_CASE("a usage error exits with 2 and names what is wrong", "[cli][A07]") {
     CHECK(contains(setting.err, "XQAJIT_DIVISION is 'fair'"));
 }
 
-TEST_CASE("prewarm, then the listing, show, verify, stats and path agree", "[cli]") {
-    Shell shell;
-    std::string const list = shell.write("list.json", kList);
-    ProcessResult const text = shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a,sm_80"});
-    INFO(text.err);
-    CHECK(text.code == 0);
-    CHECK(contains(text.out, "3 entries, 4 kernels: 4 compiled, 0 hits, 0 failed"));
-    CHECK(std::count(text.err.begin(), text.err.end(), '\n') == 4);  // a line a kernel: no terminal here
-    CHECK(contains(text.err, "[4/4] "));
-
-    json const again = shell.document({"prewarm", "--shapes", list, "--arch", "sm_90a,sm_80", "--jobs", "2"});
-    CHECK(again["summary"]["hits"] == 4);
-    json const listing = shell.document({"cache", "ls"});
-    CHECK(listing["entries"].size() == 4);
-    json const stats = shell.document({"cache", "stats"});
-    CHECK(stats["groups"].size() == 2);
-    CHECK(stats["summary"]["entries"] == 4);
-    CHECK(stats["summary"]["bytes"] == listing["summary"]["bytes"]);
-    CHECK(shell.document({"cache", "verify"})["summary"]["ok"] == 4);
-    std::string const key = listing["entries"][0]["key"];
-    CHECK(shell.document({"cache", "show", key.substr(0, 12)})["key"] == key);
-    CHECK(shell.document({"cache", "path"})["path"] == shell.folder() + "/cache");
-    CHECK(shell.run({"cache", "path"}).out == shell.folder() + "/cache\n");
-    for (char const* verb : {"ls", "stats"}) {
-        ProcessResult const readable = shell.run({"cache", verb});
-        CHECK(readable.code == 0);
-        CHECK(contains(readable.out, "mmha"));
-        CHECK(contains(readable.out, "sm_80"));
-        CHECK(contains(readable.out, "4 entries"));
-    }
-
-    std::ofstream(listing["entries"][0]["path"].get<std::string>(), std::ios::app) << "x";
-    CHECK(shell.document({"cache", "verify"}, 1)["summary"]["failed"] == 1);
-    CHECK(contains(shell.run({"cache", "verify"}).out, listing["entries"][0]["path"].get<std::string>()));
-    CHECK(shell.document({"cache", "stats"})["summary"]["corrupt"] == 1);
-}
-
 TEST_CASE("with closed standard streams nothing is printed into an entry", "[cli]") {
     Shell shell;
     std::string const list = shell.write("list.json", kList);
@@ -245,15 +142,6 @@ TEST_CASE("a name in a shape list cannot steer the terminal", "[cli]") {
         CHECK_FALSE(contains(text, "\x1b"));
         CHECK_FALSE(contains(text, "\x7f"));
     }
-}
-
-TEST_CASE("the flag --cache-dir wins over the setting", "[cli][J12]") {
-    Shell shell;
-    std::string const list = shell.write("list.json", kList);
-    std::string const other = shell.folder() + "/other";
-    CHECK(shell.run({"prewarm", "--shapes", list, "--arch", "sm_90a", "--cache-dir", other}).code == 0);
-    CHECK(shell.document({"cache", "ls", "--cache-dir", other})["entries"].size() == 2);
-    CHECK(shell.document({"cache", "ls"})["entries"].empty());
 }
 
 TEST_CASE("prewarm names the kernel that failed, and exits with 1", "[cli]") {

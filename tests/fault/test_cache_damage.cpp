@@ -211,7 +211,11 @@ TEST_CASE("something else in place of an entry's folder is a miss, and told once
             CHECK(!store->load_any_compiler(entry.key.body));
             for (int round = 0; round < 3; ++round) CHECK(store->store(entry).code() == XQAJIT_UNAVAILABLE);
             CHECK(warnings.count() == 2);
-            CHECK(store->list().empty());
+            Listing const listing = store->list();
+            CHECK(listing.entries.empty());
+            REQUIRE(listing.unlisted.size() == 1);
+            CHECK(listing.unlisted[0].path == folder);
+            CHECK(listing.unlisted[0].status.code() == XQAJIT_CACHE_CORRUPT);
             CHECK(store->quarantined() == 0);
         }
 }

@@ -89,7 +89,7 @@ TEST_CASE("a cache that may not be read misses, and says why", "[cache]") {
         CHECK(as_ordinary_user([&] {
                   auto const store = open_store(temp.path("cache"));
                   return first_false({!store->state().usable, names(store->state().reason, "EACCES"), !store->load(sample_key(1)),
-                                      store->list().empty(), refuses_to_store(*store, "EACCES")});
+                                      store->list().entries.empty(), refuses_to_store(*store, "EACCES")});
               }) == 0);
     }
     SECTION("the entry: left alone, one warning") {
@@ -100,8 +100,36 @@ TEST_CASE("a cache that may not be read misses, and says why", "[cache]") {
                   for (int round = 0; round < 3; ++round)
                       if (store->load(sample_key(1))) return 50;
                   return first_false({warnings.count() == 1, store->quarantined() == 0, fs::exists(file),
-                                      store->list().at(0).status.code() == XQAJIT_UNAVAILABLE, store->store(sample_entry(1)).ok(),
-                                      hits(*store, sample_entry(1))});
+                                      store->list().entries.at(0).status.code() == XQAJIT_UNAVAILABLE,
+                                      store->store(sample_entry(1)).ok(), hits(*store, sample_entry(1))});
+              }) == 0);
+    }
+}
+
+TEST_CASE("a listing names what it cannot read, and has the rest", "[cache]") {
+    for (char const* part : {"entry", "body", "prefix", "quarantine"}) {
+        INFO(part);
+        TempDirectory const temp;
+        auto const maker = open_store(temp.path("cache"));
+        for (int const number : {1, 2}) REQUIRE(maker->store(sample_entry(number)).ok());
+        fs::create_directory(temp.path("cache/quarantine"));
+        fs::path closed = file_of(*maker, sample_key(1));
+        if (part == std::string("body")) closed = closed.parent_path();
+        if (part == std::string("prefix")) closed = closed.parent_path().parent_path();
+        if (part == std::string("quarantine")) closed = temp.path("cache/quarantine");
+        give_tree(temp.path("cache"));
+        fs::permissions(closed, fs::perms(0));
+        CHECK(as_ordinary_user([&] {
+                  Listing const listing = open_store(temp.path("cache"))->list();
+                  std::vector<std::pair<std::string, Status>> failed;
+                  for (ListedEntry const& entry : listing.entries)
+                      if (!entry.status.ok()) failed.emplace_back(entry.path, entry.status);
+                  for (ListedFolder const& folder : listing.unlisted) failed.emplace_back(folder.path, folder.status);
+                  if (failed.size() != 1) return 50;
+                  bool const keeps_first = part == std::string("entry") || part == std::string("quarantine");
+                  return first_false({failed[0].first == closed.string(), failed[0].second.code() == XQAJIT_UNAVAILABLE,
+                                      names(failed[0].second.message(), "EACCES"),
+                                      listing.entries.size() == (keeps_first ? 2u : 1u)});
               }) == 0);
     }
 }
@@ -120,9 +148,9 @@ TEST_CASE("a directory that cannot be made, or is a file, makes a store that mis
         INFO(c.path);
         CHECK(as_ordinary_user([&] {
                   auto const store = open_store(temp.path(c.path));
-                  return first_false({!store->state().usable, names(store->state().reason, c.reason),
+                  return first_false({!store->state().writable, names(store->state().reason, c.reason),
                                       names(store->state().reason, temp.path(c.path)), !store->load(sample_key(1)),
-                                      refuses_to_store(*store, c.reason)});
+                                      refuses_to_store(*store, c.reason), !store->make_directory().ok()});
               }) == 0);
     }
     CHECK(read_raw(temp.path("file")) == "x");
@@ -134,7 +162,7 @@ TEST_CASE("a directory that vanishes makes a store that misses", "[cache]") {
     REQUIRE(store->store(sample_entry(1)).ok());
     fs::remove_all(temp.path("cache"));
     CHECK(!store->load(sample_key(1)));
-    CHECK(store->list().empty());
+    CHECK(store->list().entries.empty());
     CHECK(refuses_to_store(*store, "ENOENT"));
 }
 
@@ -201,7 +229,7 @@ TEST_CASE("what another user owns is refused with the reason", "[cache]") {
         REQUIRE(store->store(sample_entry(1)).ok());
         REQUIRE(::chown(file_of(*store, sample_key(1)).c_str(), 12345, 12345) == 0);
         Warnings const warnings;
-        CHECK(store->list().at(0).status.code() == XQAJIT_CACHE_CORRUPT);
+        CHECK(store->list().entries.at(0).status.code() == XQAJIT_CACHE_CORRUPT);
         CHECK(!store->load(sample_key(1)));
         CHECK(store->quarantined() == 1);
         REQUIRE(warnings.count() == 1);
@@ -230,8 +258,8 @@ TEST_CASE("a shared directory gives each user a subdirectory of their own", "[ca
         CHECK(store->state().effective_path == temp.path("shared/" + uid_folder()));
         CHECK(names(store->state().reason, "others can write"));
         CHECK(store->origin().path == temp.path("shared"));
-        CHECK((mode_of(temp.path("shared/" + uid_folder())) & 0777) == 0700);
         CHECK(store->store(sample_entry(1)).ok());
+        CHECK((mode_of(temp.path("shared/" + uid_folder())) & 0777) == 0700);
         CHECK(hits(*open_store(temp.path("shared")), sample_entry(1)));
         if (::geteuid() != 0 || (mode & 02) == 0) continue;
         CHECK(as_ordinary_user([&] {

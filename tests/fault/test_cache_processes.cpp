@@ -1,8 +1,11 @@
 // Processes that share a cache directory, and processes that die in it.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 
 #include "catch.h"
@@ -39,7 +42,7 @@ TEST_CASE("16 processes with 16 keys share a fresh cache", "[cache][J05]") {
         for (pid_t const child : children) CHECK(wait_child(child) == 0);
         auto const store = open_store(temp.path("a/b/cache"));
         for (int number = 0; number < 16; ++number) CHECK(hits(*store, sample_entry(number, 5000)));
-        REQUIRE(store->list().size() == 16);
+        REQUIRE(store->list().entries.size() == 16);
     }
 }
 
@@ -102,14 +105,71 @@ TEST_CASE("a writer killed at any moment leaves no broken entry", "[cache][J07]"
         ::usleep(random() % 20000);
         ::kill(writer, SIGKILL);
         REQUIRE(wait_child(writer) == 1000 + SIGKILL);
-        for (ListedEntry const& listed : store->list()) CHECK(listed.status.ok());
+        for (ListedEntry const& listed : store->list().entries) CHECK(listed.status.ok());
     }
     for (int number = 0; number < 4; ++number) {
         Entry const entry = sample_entry(number, 2u << 20);
         CHECK(store->store(entry).ok());
         CHECK(hits(*store, entry));
     }
-    CHECK(store->list().size() == 4);
+    CHECK(store->list().entries.size() == 4);
     CHECK(store->quarantined() == 0);
     CHECK(warnings.count() == 0);
+}
+
+TEST_CASE("a store removes what killed writers left in its folder, and nothing else", "[cache]") {
+    Entry const entry = sample_entry(1);
+    Entry const neighbour = sample_entry(2);
+    struct Left {
+        char const* name;
+        int age;  // seconds
+        bool kept;
+    };
+    for (Left const& left : {Left{".tmp-1-0", 3700, false}, Left{".tmp-999999999-7", 1000000, false}, Left{".tmp-", 4000, false},
+                             Left{".tmp-1-1", 0, true}, Left{".tmp-1-2", 3000, true}, Left{".tmp-1-3", -100000, true},
+                             Left{"notes", 1000000, true}, Left{"x.tmp-1-4", 1000000, true}, Left{"old.xqa", 1000000, true}}) {
+        INFO(left.name << ", " << left.age << " seconds old");
+        TempDirectory const temp;
+        Warnings const warnings;
+        auto const store = open_store(temp.path());
+        REQUIRE(store->store(entry).ok());
+        REQUIRE(store->store(neighbour).ok());
+        std::vector<std::string> files;
+        for (Entry const& each : {entry, neighbour})
+            files.push_back(std::filesystem::path(file_of(*store, each.key)).parent_path() / left.name);
+        bool const is_temporary = std::string(left.name).starts_with(".tmp-");
+        for (std::string const& file : files) {
+            write_raw(file, "half");
+            timespec const time{::time(nullptr) - left.age, 0};
+            timespec const times[2] = {time, time};
+            REQUIRE(::utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+        }
+        CHECK(store->list().temporaries.size() == (is_temporary ? 2u : 0u));
+        CHECK(store->load(entry.key));
+        CHECK(std::filesystem::exists(files[0]));  // loading tidies nothing
+        CHECK(store->store(entry).ok());
+        CHECK(std::filesystem::exists(files[0]) == left.kept);
+        CHECK(std::filesystem::exists(files[1]));  // another folder's
+        CHECK(warnings.count() == 0);
+    }
+}
+
+TEST_CASE("only regular files of one's own are taken for a killed writer's", "[cache]") {
+    for (char const* kind : {"folder", "link", "another user's"}) {
+        if (kind == std::string("another user's") && ::geteuid() != 0) continue;
+        INFO(kind);
+        TempDirectory const temp;
+        auto const store = open_store(temp.path());
+        Entry const entry = sample_entry(1);
+        REQUIRE(store->store(entry).ok());
+        std::string const file = std::filesystem::path(file_of(*store, entry.key)).parent_path() / ".tmp-1-0";
+        if (kind == std::string("folder")) std::filesystem::create_directory(file);
+        if (kind == std::string("link")) std::filesystem::create_symlink("nowhere", file);
+        if (kind == std::string("another user's")) write_raw(file, "half");
+        if (kind == std::string("another user's")) REQUIRE(::chown(file.c_str(), 12345, 12345) == 0);
+        timespec const times[2] = {};
+        REQUIRE(::utimensat(AT_FDCWD, file.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0);
+        CHECK(store->store(entry).ok());
+        CHECK(std::filesystem::symlink_status(file).type() != std::filesystem::file_type::not_found);
+    }
 }

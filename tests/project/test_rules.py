@@ -67,6 +67,16 @@ class Files(Rule):
             with self.subTest(folder=folder):
                 self.assertEqual(1, len(self.broken(rules.machine_path_violations, {"a.md": f"see /{folder}/someone/x"})))
 
+    def test_json_becomes_text_by_the_helper_alone(self):
+        self.assert_clean(rules.json_text_violations(ROOT))
+
+    def test_a_bare_dump_is_found_where_the_product_lies(self):
+        for name, found in (("src/api/a.cpp", 1), ("cache/a.h", 1), ("tools/run/a.cpp", 1), ("include/a.hpp", 1),
+                            ("src/base/json.cpp", 0), ("tests/unit/a.cpp", 0)):
+            for call in ("json.dump(1)", "json\n    .dump ()", "json->dump()"):
+                with self.subTest(name=name, call=call):
+                    self.assertEqual(found, len(self.broken(rules.json_text_violations, {name: f"f({call});\n"})))
+
 
 class Readme(Rule):
     def table(self):

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "../cli.h"
+#include "base/json.h"
 #include "gpu/device_problem.h"
 #include "gpu/problem.h"
 #include "tools/measure/read_roofline.h"
@@ -174,7 +175,7 @@ int run(RunOptions const& options) {
     }
 
     if (options.json) {
-        print(document.dump(1));
+        print(to_text(document, 1));
     } else {
         print(fmt::format("{}, batch {}, length {}: {:.1f} us, {:.0f} GB/s of KV ({}{}), {}", gpu->context().info().device_name,
                           options.batch, options.seq_len, timing.us, rate, human_bytes(bytes),

@@ -56,7 +56,7 @@ TEST_CASE("a link, a file or a shared folder is not a folder of the cache", "[ca
         for (bool const create : {false, true}) {
             Result<UniqueFd> const folder = open_folder_at(top.get(), name, create);
             INFO(name << ": " << folder.status().message());
-            CHECK(folder.status().code() == XQAJIT_UNAVAILABLE);
+            CHECK(folder.status().code() == XQAJIT_CACHE_CORRUPT);
             CHECK(folder.status().message().find(name) != std::string::npos);
         }
 }
@@ -64,7 +64,7 @@ TEST_CASE("a link, a file or a shared folder is not a folder of the cache", "[ca
 TEST_CASE("the named directory and its parents are made for their owner alone", "[cache]") {
     TempDirectory const temp;
     mode_t const before = ::umask(0);
-    Result<OpenedRoot> const root = open_root(temp.path("a/b/c/"));
+    Result<OpenedRoot> const root = open_root(temp.path("a/b/c/"), true);
     ::umask(before);
     REQUIRE(root.ok());
     CHECK(root->path == temp.path("a/b/c"));
@@ -78,13 +78,13 @@ TEST_CASE("the named directory may be a link of one's own, and relative", "[cach
     std::filesystem::create_directory(temp.path("real"));
     std::filesystem::create_directory_symlink("real", temp.path("link"));
     for (char const* name : {"link", "link/", "real", "real//"}) {
-        Result<OpenedRoot> const root = open_root(temp.path(name));
+        Result<OpenedRoot> const root = open_root(temp.path(name), true);
         INFO(root.status().message());
         CHECK((root.ok() && root->writable));
     }
     int const code = in_child([&] {
         std::filesystem::current_path(temp.path());
-        Result<OpenedRoot> const root = open_root("new/cache");
+        Result<OpenedRoot> const root = open_root("new/cache", true);
         return root.ok() && root->path == temp.path("new/cache") ? 0 : 1;
     });
     CHECK(code == 0);
@@ -103,13 +103,13 @@ TEST_CASE("what is no directory is refused with its name and the reason", "[cach
     for (Case const& c :
          {Case{temp.path("file"), "ENOTDIR"}, Case{temp.path("file/below"), "ENOTDIR"}, Case{temp.path("dangling"), "ENOENT"},
           Case{temp.path("loop"), "ELOOP"}, Case{temp.path(std::string(300, 'n')), "ENAMETOOLONG"}}) {
-        Result<OpenedRoot> const root = open_root(c.path);
+        Result<OpenedRoot> const root = open_root(c.path, true);
         INFO(c.path << ": " << root.status().message());
         CHECK(root.status().code() == XQAJIT_UNAVAILABLE);
         CHECK(root.status().message().find(c.path) != std::string::npos);
         CHECK(root.status().message().find(c.reason) != std::string::npos);
     }
-    CHECK(open_root("").status().code() == XQAJIT_UNAVAILABLE);
+    CHECK(open_root("", true).status().code() == XQAJIT_UNAVAILABLE);
 }
 
 TEST_CASE("the names in a folder come sorted and complete, every time", "[cache]") {
@@ -117,7 +117,32 @@ TEST_CASE("the names in a folder come sorted and complete, every time", "[cache]
     for (char const* name : {"b", "a", ".hidden", "c"}) write_raw(temp.path(name), "");
     UniqueFd const top = open_directory(temp.path());
     std::vector<std::string> const expected{".hidden", "a", "b", "c"};
-    CHECK(names_in(top.get()) == expected);
-    CHECK(names_in(top.get()) == expected);
-    CHECK(names_in(-1).empty());
+    CHECK(*names_in(top.get()) == expected);
+    CHECK(*names_in(top.get()) == expected);
+    CHECK(names_in(-1).status().code() == XQAJIT_UNAVAILABLE);
+    std::filesystem::create_directory(temp.path("gone"));
+    UniqueFd const gone = open_directory(temp.path("gone"));
+    std::filesystem::remove(temp.path("gone"));
+    CHECK(names_in(gone.get())->empty());
+}
+
+TEST_CASE("directories opened while standard streams are closed do not take their numbers", "[cache]") {
+    TempDirectory const temp;
+    for (std::vector<int> const& closed : {std::vector<int>{0}, {1}, {2}, {0, 1, 2}}) {
+        INFO(closed.front() << ", " << closed.size() << " closed");
+        CHECK(in_child([&] {
+                  for (int const stream : closed) ::close(stream);
+                  auto const store = open_store(temp.path("cache"));
+                  if (!store->store(sample_entry(1)).ok() || !store->load(sample_key(1))) return 1;
+                  if (store->list().entries.size() != 1 || !store->load_any_compiler(sample_key(1).body)) return 2;
+                  Result<OpenedRoot> const root = open_root(temp.path("cache"), true);
+                  if (!root.ok() || root->directory.get() < 3) return 3;
+                  Result<UniqueFd> const folder = open_folder_at(root->directory.get(), "folder", true);
+                  if (!folder.ok() || folder->get() < 3) return 4;
+                  if ((::fcntl(folder->get(), F_GETFD) & FD_CLOEXEC) == 0) return 5;
+                  for (int const stream : closed)
+                      if (::fcntl(stream, F_GETFD) != -1) return 6;
+                  return 0;
+              }) == 0);
+    }
 }

@@ -1,6 +1,7 @@
 #include "cache/disk_store.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -62,7 +63,7 @@ TEST_CASE("storing again replaces", "[cache]") {
     auto const loaded = store->load(entry.key);
     REQUIRE(loaded);
     CHECK(same(*loaded, entry));
-    CHECK(store->list().size() == 1);
+    CHECK(store->list().entries.size() == 1);
 }
 
 TEST_CASE("an entry beyond the format's limits is not written", "[cache]") {
@@ -72,7 +73,7 @@ TEST_CASE("an entry beyond the format's limits is not written", "[cache]") {
     Entry entry = sample_entry(1);
     entry.image.clear();
     CHECK(store->store(entry).code() == XQAJIT_INVALID_ARGUMENT);
-    CHECK(store->list().empty());
+    CHECK(store->list().entries.empty());
     CHECK(warnings.count() == 1);
 }
 
@@ -149,7 +150,7 @@ TEST_CASE("the list has every entry in order of keys, the bad ones with the reas
     std::filesystem::create_directories(temp.path("zz/" + bad.body.hex()));
     std::filesystem::create_directories(std::filesystem::path(folder).parent_path() / std::string(32, '0'));
 
-    std::vector<ListedEntry> const listed = store->list();
+    std::vector<ListedEntry> const listed = store->list().entries;
     CHECK(listed.size() == 40);
     CHECK(std::is_sorted(listed.begin(), listed.end(), [](auto const& left, auto const& right) { return left.key < right.key; }));
     for (ListedEntry const& entry : listed) {
@@ -172,7 +173,7 @@ TEST_CASE("a store without a directory misses, warns once and says why", "[cache
     CHECK(store->state().reason == "HOME is not set");
     CHECK(!store->load(sample_key(1)));
     CHECK(!store->load_any_compiler(sample_key(1).body));
-    CHECK(store->list().empty());
+    CHECK(store->list().entries.empty());
     CHECK(warnings.count() == 0);
     for (int round = 0; round < 3; ++round) {
         Status const status = store->store(sample_entry(1));
@@ -182,9 +183,59 @@ TEST_CASE("a store without a directory misses, warns once and says why", "[cache
     CHECK(warnings.count() == 1);
 }
 
+TEST_CASE("looking into a cache that is missing finds nothing and makes nothing", "[cache]") {
+    for (std::string const& path :
+         {std::string("cache"), std::string("a/b/cache"), std::string("shared"), std::string("shared/")}) {
+        INFO(path);
+        TempDirectory const temp;
+        Warnings const warnings;
+        std::string const own = "uid-" + std::to_string(::geteuid());
+        bool const shared = path.starts_with("shared");
+        if (shared) std::filesystem::create_directory(temp.path("shared"));
+        if (shared) std::filesystem::permissions(temp.path("shared"), std::filesystem::perms(01777));
+        std::string const effective = shared ? temp.path("shared/" + own) : temp.path(path);
+
+        auto const store = open_store(temp.path(path));
+        CHECK(!store->load(sample_key(1)));
+        CHECK(!store->load_any_compiler(sample_key(1).body));
+        CHECK(!store->peek(sample_key(1)));
+        CHECK(!store->peek_any_compiler(sample_key(1).body));
+        CHECK(store->list().entries.empty());
+        StoreState const missing = store->state();
+        CHECK(missing.usable);
+        CHECK(missing.writable);
+        CHECK(!missing.exists);
+        CHECK(missing.effective_path == effective);
+        CHECK(missing.reason.find("cache directory " + effective + " does not exist") != std::string::npos);
+        CHECK(std::filesystem::is_empty(shared ? temp.path("shared") : temp.path()));
+
+        auto const writer = open_store(temp.path(path));
+        REQUIRE(writer->store(sample_entry(1)).ok());
+        for (auto const& each : {store, writer}) {  // the one that only looked finds it too
+            CHECK(each->load(sample_key(1)));
+            CHECK(each->state().exists);
+            CHECK(each->state().effective_path == effective);
+            CHECK(each->state().reason.empty() != shared);
+        }
+        CHECK(mode_of(effective) == 0700);
+        CHECK(warnings.count() == 0);
+    }
+}
+
+TEST_CASE("a relative directory is that of the time when the store was opened", "[cache]") {
+    TempDirectory const temp;
+    CHECK(in_child([&] {
+              std::filesystem::current_path(temp.path());
+              auto const store = open_store("new/cache");
+              std::filesystem::current_path("/");
+              return store->store(sample_entry(1)).ok() && store->origin().path == "new/cache" ? 0 : 1;
+          }) == 0);
+    CHECK(open_store(temp.path("new/cache"))->load(sample_key(1)));
+}
+
 TEST_CASE("threads share one store", "[cache][J24]") {
     TempDirectory const temp;
-    auto const store = open_store(temp.path());
+    auto const store = open_store(temp.path("cache"));  // which the first of them makes
     std::atomic<int> wrong{0};
     std::vector<std::thread> threads;
     for (int thread = 0; thread < 8; ++thread)
@@ -199,6 +250,6 @@ TEST_CASE("threads share one store", "[cache][J24]") {
         });
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == 0);
-    CHECK(store->list().size() == 4);
+    CHECK(store->list().entries.size() == 4);
     CHECK(store->quarantined() == 0);
 }

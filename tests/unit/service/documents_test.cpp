@@ -1,3 +1,6 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -196,6 +199,8 @@ TEST_CASE("a forced family that can't serve the shape is an error, never another
 TEST_CASE("doctor reports compiler, worker, driver and GPUs, each with the reason where it is missing", "[service]") {
     World world;
     world.cuda().set_devices("9.0,7.5");
+    std::filesystem::create_directory(world.cache_dir());
+    std::filesystem::permissions(world.cache_dir(), std::filesystem::perms::owner_all);
     json const all = json::parse(must(world.service()->doctor()));
     CHECK(all["schema"] == "xqajit.doctor/1");
     CHECK(all["nvrtc"]["found"] == true);
@@ -316,6 +321,62 @@ TEST_CASE("verify names each entry that fails its checks", "[service]") {
     CHECK(document["failed"][0]["path"] == path);
     CHECK(document["summary"]["failed"] == 1);
     CHECK(std::filesystem::exists(path));  // looking moves nothing
+}
+
+TEST_CASE("verify tells what is damaged from what it cannot read", "[service]") {
+    World world;
+    std::string const entry =
+        world.cache_dir() + "/ab/" + std::string("ab") + std::string(30, '0') + "/" + std::string(32, '1') + ".xqa";
+    std::filesystem::path const body = std::filesystem::path(entry).parent_path();
+    std::filesystem::create_directories(body);
+    std::filesystem::create_directory(world.cache_dir() + "/cd");
+    for (auto const& item : std::filesystem::recursive_directory_iterator(world.cache_dir()))
+        std::filesystem::permissions(item.path(), std::filesystem::perms::owner_all);
+    world.write("damaged", "damaged");
+    std::filesystem::copy(world.folder() + "/damaged", entry);
+    std::filesystem::permissions(entry, std::filesystem::perms::owner_read);
+    std::filesystem::permissions(world.cache_dir(), std::filesystem::perms::owner_all);
+    auto const service = world.service();
+    auto const verified = [&] {
+        Service::VerifyReport const report = must(service->cache_verify());
+        json document = json::parse(report.json);
+        document["status"] = report.status.code();
+        return document;
+    };
+    json const damaged = verified();
+    CHECK(damaged["status"] == XQAJIT_CACHE_CORRUPT);
+    CHECK(damaged["summary"] == json({{"entries", 1},
+                                      {"ok", 0},
+                                      {"failed", 1},
+                                      {"corrupt", 1},
+                                      {"unreadable", 0},
+                                      {"temporaries", 0},
+                                      {"temporary_bytes", 0}}));
+    CHECK(damaged["failed"][0]["state"] == "corrupt");
+    CHECK(damaged["failed"][0]["path"] == entry);
+
+    // Room for one descriptor more: the directory is read, no folder of it can be.
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int const free = ::dup(0);
+    ::close(free);
+    rlimit const small{static_cast<rlim_t>(free) + 1, limit.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &small) == 0);
+    json const unreadable = verified();
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    INFO(unreadable.dump());
+    CHECK(unreadable["status"] == XQAJIT_UNAVAILABLE);
+    CHECK(unreadable["summary"] == json({{"entries", 0},
+                                         {"ok", 0},
+                                         {"failed", 2},
+                                         {"corrupt", 0},
+                                         {"unreadable", 2},
+                                         {"temporaries", 0},
+                                         {"temporary_bytes", 0}}));
+    for (json const& failed : unreadable["failed"]) {
+        CHECK(failed["state"] == "unreadable");
+        CHECK(contains(failed["error"].get<std::string>(), "EMFILE"));
+    }
 }
 
 }  // namespace xqajit

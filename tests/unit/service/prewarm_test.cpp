@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -121,6 +122,7 @@ TEST_CASE("without a compiler is what a run says wherever in the list the kernel
 TEST_CASE("a kernel that the disk does not take is a failure that says so, though there is a compiler", "[service][J12]") {
     World world;
     auto const service = world.service();
+    std::filesystem::create_directory(world.cache_dir());
     world.write("cache/00", "");
     for (int prefix = 1; prefix < 256; ++prefix) {  // a file in place of each folder
         char name[16];
