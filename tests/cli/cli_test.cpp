@@ -1,80 +1,9 @@
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "base/subprocess.h"
-#include "catch.h"
 #include "params/fields.h"
+#include "shell.h"
 
 namespace xqajit {
-namespace {
-
-using nlohmann::json;
-
-class Shell {
-public:
-    Shell() {
-        folder_ = (std::filesystem::temp_directory_path() / "xqajit-cli-XXXXXX").string();
-        REQUIRE(::mkdtemp(folder_.data()) != nullptr);
-        environment_ = {"XQAJIT_CACHE_DIR=" + folder_ + "/cache", std::string("XQAJIT_NVRTC_PATH=") + FAKE_NVRTC,
-                        std::string("LD_LIBRARY_PATH=") + FAKE_CUDA, "FAKE_CUDA_DEVICES=9.0"};
-    }
-    ~Shell() {
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
-    std::string const& folder() const { return folder_; }
-    void set(std::string const& name, std::string const& value) {
-        std::erase_if(environment_, [&](std::string const& entry) { return entry.starts_with(name + "="); });
-        environment_.push_back(name + "=" + value);
-    }
-    ProcessResult run(std::vector<std::string> const& arguments) const {
-        std::vector<std::string> argv = {XQAJIT};
-        argv.insert(argv.end(), arguments.begin(), arguments.end());
-        return run_program(argv);
-    }
-    ProcessResult run_program(std::vector<std::string> const& argv) const {
-        Result<ProcessResult> result = run_process(argv, "", std::chrono::seconds(120), &environment_);
-        REQUIRE(result.ok());
-        REQUIRE(result->end == ProcessResult::End::kExited);
-        return *result;
-    }
-    json document(std::vector<std::string> arguments, int exit_code = 0) const {
-        arguments.push_back("--json");
-        ProcessResult const result = run(arguments);
-        INFO(result.out << result.err);
-        CHECK(result.code == exit_code);
-        json parsed = json::parse(result.out, nullptr, false);
-        REQUIRE(parsed.is_object());
-        CHECK(parsed["schema"].get<std::string>().starts_with("xqajit."));
-        return parsed;
-    }
-    std::string write(std::string const& name, std::string const& text) const {
-        std::ofstream(folder_ + "/" + name) << text;
-        return folder_ + "/" + name;
-    }
-
-private:
-    std::string folder_;
-    std::vector<std::string> environment_;
-};
-
-std::vector<std::string> with_shape(std::vector<std::string> arguments, std::vector<std::string> const& more = {}) {
-    for (char const* part : {"--q-dtype", "bf16", "--num-q-heads", "32", "--num-kv-heads", "8", "--head-dim", "128"})
-        arguments.push_back(part);
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-}
-
-constexpr char kList[] = R"({"version": 1, "defaults": {"q_dtype": "bf16", "num_kv_heads": 8, "page_size": 64},
-  "shapes": [{"name": "a", "num_q_heads": 32, "head_dim": [64, 128]}, {"name": "b", "num_q_heads": 32, "head_dim": 128}]})";
-
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("help and version go to standard output and succeed", "[cli]") {
     Shell shell;
@@ -85,6 +14,7 @@ TEST_CASE("help and version go to standard output and succeed", "[cli]") {
                                                       {"cache", "ls", "--help"},
                                                       {"explain", "--help"},
                                                       {"run", "--help"},
+                                                      {"bench", "--help"},
                                                       {"doctor", "--help"},
                                                       {"--version"}}) {
         ProcessResult const result = shell.run(arguments);
@@ -95,9 +25,9 @@ TEST_CASE("help and version go to standard output and succeed", "[cli]") {
     CHECK(contains(shell.run({"--version"}).out, "0.1.0"));
 }
 
-TEST_CASE("every field of a shape is a flag of explain and run", "[cli]") {
+TEST_CASE("every field of a shape is a flag of explain, run and bench", "[cli]") {
     Shell shell;
-    for (char const* command : {"explain", "run"}) {
+    for (char const* command : {"explain", "run", "bench"}) {
         std::string const help = shell.run({command, "--help"}).out;
         for (Field const& field : params_fields()) {
             std::string flag = std::string("--") + field.name;
@@ -350,13 +280,15 @@ TEST_CASE("output that cannot be written is a failure", "[cli]") {
     }
 }
 
-TEST_CASE("run without a GPU exits with 3 and the reason", "[cli]") {
+TEST_CASE("run and bench without a GPU exit with 3 and the reason", "[cli]") {
     Shell shell;
     shell.set("FAKE_CUDA_DEVICES", "");
-    ProcessResult const result = shell.run(with_shape({"run"}));
-    CHECK(result.code == 3);
-    CHECK_FALSE(result.err.empty());
-    CHECK(result.out.empty());
+    for (char const* command : {"run", "bench"}) {
+        ProcessResult const result = shell.run(with_shape({command}));
+        CHECK(result.code == 3);
+        CHECK(contains(result.err, "no CUDA-capable device"));
+        CHECK(result.out.empty());
+    }
 }
 
 TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]") {
@@ -366,8 +298,6 @@ TEST_CASE("run reports time and rates, and a wrong result is a failure", "[cli]"
     CHECK(timed["schema"] == "xqajit.run/1");
     CHECK(timed["batch"] == 2);
     CHECK(timed["kv_bytes"] == 2 * 100 * 8 * (128 + 128) * 2);
-    CHECK(timed["distinct_kv_bytes"] == timed["kv_bytes"]);
-    CHECK(timed["shared_pages"] == false);
     CHECK(timed["copies"] == 6);  // 800 KiB each, past four times the fake GPU's megabyte of L2
     for (char const* field : {"us", "us_min", "us_max", "gb_per_s", "read_gb_per_s", "percent_of_read", "gpu"})
         CHECK(timed.contains(field));
