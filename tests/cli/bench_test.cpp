@@ -123,6 +123,18 @@ TEST_CASE("bench names each point that failed, and exits with 1", "[cli]") {
     }
 }
 
+TEST_CASE("bench says which points would take too long to check", "[cli]") {
+    Shell shell;
+    std::vector<std::string> const arguments = {"bench",  "--q-dtype",  "bf16", "--num-q-heads", "128",    "--num-kv-heads",
+                                                "1",      "--head-dim", "256",  "--page-size",   "16",     "--spec-dec",
+                                                "linear", "--q-len",    "64",   "--grid",        "1x1000", "--check"};
+    json const document = shell.document(arguments);
+    CHECK(document["summary"]["measured"] == 1);
+    CHECK(document["summary"]["checked"] == 0);
+    CHECK(contains(document["rows"][0]["check_reason"].get<std::string>(), "multiply-adds"));
+    CHECK(contains(shell.run(arguments).out, "not checked: "));
+}
+
 TEST_CASE("bench takes the split and the division for one shape and for a whole list", "[cli]") {
     Shell shell;
     std::string const list = shell.write("list.json", kList);
