@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,12 @@ struct ShapeFlag {
 };
 // The library's parser alone judges names and values. Throws Error (INVALID_ARGUMENT) for a shape that is incomplete or wrong.
 xqajit_params shape_of(std::vector<ShapeFlag> const& flags);
+struct NamedShape {
+    std::string name;  // "" for one given by flags
+    xqajit_params params;
+};
+// The distinct shapes of a shape list, each with these flags in the place of its own values; no file: the one shape of the flags.
+std::vector<NamedShape> shapes_of(Service& service, std::string const& file, std::vector<ShapeFlag> const& flags);
 
 struct PrewarmOptions : Common {
     std::string shapes;
@@ -50,6 +58,18 @@ struct RunOptions : Common {
     std::uint32_t seq_len = 4096;
     bool check = false;
 };
+struct BenchOptions : Common {
+    std::string shapes;  // a file, or else the flags
+    std::vector<ShapeFlag> flags;
+    std::string batches = "1,8,32";
+    std::string seq_lens = "1024,8192";
+    std::string grid;
+    std::string unequal;
+    std::string kernel;
+    bool check = false;
+    std::string csv;
+    std::string svg;
+};
 struct CacheOptions : Common {
     std::string verb;  // ls, show, verify, path, stats
     std::string key;
@@ -59,12 +79,16 @@ struct CacheOptions : Common {
 int prewarm(PrewarmOptions const& options);
 int explain(ExplainOptions const& options);
 int run(RunOptions const& options);
+int bench(BenchOptions const& options);
 int cache(CacheOptions const& options);
 int doctor(Common const& options);
 int capabilities(Common const& options, std::string const& arch);
 
-// Throws Error (INVALID_ARGUMENT) that names the file and the reason.
+// Both throw Error (INVALID_ARGUMENT) that names the file and the reason.
 std::string read_text_file(std::string const& path);
+void write_text_file(std::string const& path, std::string const& text);
+// In decimal without sign or leading zeros; no value where the text is anything else or out of the range.
+std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t least, std::uint64_t most);
 void print(std::string const& text);  // to stdout, with a final newline
 // Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
 bool output_arrived();

@@ -81,18 +81,9 @@ std::string readable(Json const& document) {
 
 int explain(ExplainOptions const& options) {
     Service service(options.cache_dir);
-    std::vector<std::pair<std::string, xqajit_params>> shapes;  // name, shape
-    if (options.shapes.empty()) {
-        shapes.emplace_back("", shape_of(options.flags));
-    } else {
-        Json const list = Json::parse(service.parse_shapes(read_text_file(options.shapes)));
-        for (Json const& entry : list["entries"])
-            shapes.emplace_back(plain_text(entry["name"]), params_from_json(to_text(entry["params"])));
-    }
-
     Json documents = Json::array();
     int first_refusal = kDone;
-    for (auto const& [name, params] : shapes) {
+    for (auto const& [name, params] : shapes_of(service, options.shapes, options.flags)) {
         Json document = Json::parse(service.explain(params, options.arch, options.batch, options.seq_len));
         if (first_refusal == kDone) first_refusal = exit_code(document);
         if (!options.json) print((name.empty() ? "" : printable(name) + "\n") + readable(document));

@@ -1,6 +1,5 @@
 // xqajit: the command. Flags are declared here, one function a subcommand does the work over the public C interface.
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -21,12 +20,9 @@ void add_common(CLI::App& command, Common& options) {
 }
 
 // Before the parser converts: it takes 010 as octal and 0x10 as hexadecimal.
-auto whole_number(std::uint64_t least, std::uint64_t most) {
+auto in_range(std::uint64_t least, std::uint64_t most) {
     return [least, most](std::string const& value) -> std::string {
-        std::uint64_t number = 0;
-        auto const [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-        bool const plain = error == std::errc() && end == value.data() + value.size() && (value == "0" || value.front() != '0');
-        if (plain && least <= number && number <= most) return {};
+        if (whole_number(value, least, most)) return {};
         return "'" + value + "': accepted are " + std::to_string(least) + ".." + std::to_string(most) +
                ", in decimal without leading zeros";
     };
@@ -43,6 +39,7 @@ public:
         add_explain();
 #ifdef XQAJIT_HAS_RUN  // needs the tests' data and reference: built with XQAJIT_TESTS
         add_run();
+        add_bench();
 #endif
         add_capabilities();
         add_doctor();
@@ -75,7 +72,7 @@ private:
         command->add_option("--arch", prewarm_.archs, "Architectures, as sm_90a,sm_80; default: the present GPUs'")
             ->type_name("LIST");
         command->add_option("--jobs", prewarm_.jobs, "Worker processes; default: by cores and memory")
-            ->check(whole_number(1, 1024), "1..1024");
+            ->check(in_range(1, 1024), "1..1024");
         add_common(*command, prewarm_);
         command->callback([this] { action_ = [this] { return prewarm(prewarm_); }; });
     }
@@ -105,11 +102,9 @@ private:
         CLI::App* command = app_.add_subcommand("explain", "The chain from a shape to its kernel and launch, without a GPU");
         CLI::Option* shapes = command->add_option("--shapes", explain_.shapes, "A shape list, instead of flags")->type_name("FILE");
         command->add_option("--arch", explain_.arch, "Architecture; default: the GPU's")->type_name("ARCH");
-        command->add_option("--batch", explain_.batch, "Requests")
-            ->check(whole_number(0, 65536), "0..65536")
-            ->capture_default_str();
+        command->add_option("--batch", explain_.batch, "Requests")->check(in_range(0, 65536), "0..65536")->capture_default_str();
         command->add_option("--seq-len", explain_.seq_len, "Tokens of the longest request")
-            ->check(whole_number(0, 2147483647), "0..2147483647")
+            ->check(in_range(0, 2147483647), "0..2147483647")
             ->capture_default_str();
         add_common(*command, explain_);
         explain_flags_ = std::make_unique<ShapeFlags>(*command);
@@ -125,9 +120,9 @@ private:
     void add_run() {
         CLI::App* command = app_.add_subcommand(
             "run", "Run one shape on random data, and time it against a kernel that only reads as many bytes (GPU)");
-        command->add_option("--batch", run_.batch, "Requests")->check(whole_number(1, 65536), "1..65536")->capture_default_str();
+        command->add_option("--batch", run_.batch, "Requests")->check(in_range(1, 65536), "1..65536")->capture_default_str();
         command->add_option("--seq-len", run_.seq_len, "Tokens of every request")
-            ->check(whole_number(0, 1u << 24), "0..16777216")
+            ->check(in_range(0, 1u << 24), "0..16777216")
             ->capture_default_str();
         command->add_flag("--check", run_.check, "Compare with the float64 reference");
         add_common(*command, run_);
@@ -135,6 +130,47 @@ private:
         command->callback([this] {
             run_.flags = run_flags_->given();
             action_ = [this] { return xqajit::cli::run(run_); };
+        });
+    }
+
+    void add_bench() {
+        CLI::App* command =
+            app_.add_subcommand("bench", "Time shapes at batches and lengths, against a kernel that only reads (GPU)");
+        CLI::Option* shapes = command->add_option("--shapes", bench_.shapes, "A shape list, instead of flags")->type_name("FILE");
+        CLI::Option* batches = command->add_option("--batch", bench_.batches, "Requests; each with every length")
+                                   ->type_name("N,...")
+                                   ->capture_default_str();
+        CLI::Option* lens =
+            command->add_option("--seq-len", bench_.seq_lens, "Tokens of every request")->type_name("L,...")->capture_default_str();
+        CLI::Option* grid =
+            command->add_option("--grid", bench_.grid, "Points, as 1x1024,8x8192,1x131072+31x512")->type_name("NxL,...");
+        CLI::Option* unequal =
+            command->add_option("--unequal", bench_.unequal, "Points, each against the same tokens in equal lengths")
+                ->type_name("NxL+NxL,...");
+        command->add_option("--kernel", bench_.kernel, "As XQAJIT_FORCE_KERNEL: a shape that it does not serve is an error")
+            ->type_name("FAMILY");
+        CLI::Option* split = command->add_option("--split", split_, "Sub-sequences, for every shape; 0: chosen")
+                                 ->type_name("N")
+                                 ->check(in_range(0, 6000), "0..6000");
+        command->add_flag("--check", bench_.check, "Compare with the float64 reference");
+        command->add_option("--csv", bench_.csv, "Also as CSV")->type_name("FILE");
+        command->add_option("--svg", bench_.svg, "A plot of the fraction of the read roofline")->type_name("FILE");
+        add_common(*command, bench_);
+        bench_flags_ = std::make_unique<ShapeFlags>(*command);
+        command->callback([this, shapes, batches, lens, grid, unequal, split] {
+            bench_.flags = bench_flags_->given();
+            bool other_flags = false;  // than the launch policy, which may be set for a whole list
+            for (ShapeFlag const& flag : bench_.flags) {
+                other_flags |= flag.field != "division" && flag.field != "nb_sub_seq";
+                if (flag.field == "nb_sub_seq" && split->count() > 0) throw CLI::ExcludesError("--split", "--nb-sub-seq");
+            }
+            if (shapes->count() > 0 && other_flags) throw CLI::ExcludesError("--shapes", "shape flags");
+            if (shapes->count() == 0 && !other_flags) throw CLI::RequiredError("--shapes or shape flags");
+            if (split->count() > 0) bench_.flags.push_back({"nb_sub_seq", split_});
+            // Points alone: the product of --batch and --seq-len joins where one of these is given.
+            if (grid->count() + unequal->count() > 0 && batches->count() + lens->count() == 0)
+                bench_.batches = bench_.seq_lens = "";
+            action_ = [this] { return bench(bench_); };
         });
     }
 #endif
@@ -158,11 +194,14 @@ private:
     CacheOptions cache_;
     ExplainOptions explain_;
     RunOptions run_;
+    BenchOptions bench_;
+    std::string split_;
     Common capabilities_;
     std::string arch_;
     Common doctor_;
     std::unique_ptr<ShapeFlags> explain_flags_;
     std::unique_ptr<ShapeFlags> run_flags_;
+    std::unique_ptr<ShapeFlags> bench_flags_;
 };
 
 }  // namespace

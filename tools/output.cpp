@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -35,6 +36,20 @@ std::string read_text_file(std::string const& path) {
     while (text.size() < kMaxBytes && (file.read(part, sizeof part) || file.gcount() > 0))
         text.append(part, static_cast<std::size_t>(file.gcount()));
     return text;
+}
+
+void write_text_file(std::string const& path, std::string const& text) {
+    std::ofstream file(path, std::ios::binary);
+    if (!file.write(text.data(), static_cast<std::streamsize>(text.size())).flush())
+        throw Error(XQAJIT_INVALID_ARGUMENT, path + ": " + std::strerror(errno));
+}
+
+std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t least, std::uint64_t most) {
+    std::uint64_t number = 0;
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    bool const plain = error == std::errc() && end == text.data() + text.size() && (text == "0" || text.front() != '0');
+    if (!plain || number < least || number > most) return std::nullopt;
+    return number;
 }
 
 void print(std::string const& text) {

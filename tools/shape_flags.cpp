@@ -70,14 +70,21 @@ std::string without_line(std::string const& text) {
     return text.starts_with(kLine) ? text.substr(sizeof kLine - 1) : text;
 }
 
-std::string shape_json(std::vector<ShapeFlag> const& flags) {
-    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+std::string shape_json(nlohmann::ordered_json object, std::vector<ShapeFlag> const& flags) {
     for (ShapeFlag const& flag : flags) {
         // A number or a truth value as one, anything else as a text: the library says what it thinks of it.
         nlohmann::ordered_json value = nlohmann::ordered_json::parse(flag.value, nullptr, /*allow_exceptions=*/false);
         object[flag.field] = value.is_number() || value.is_boolean() ? std::move(value) : nlohmann::ordered_json(flag.value);
     }
     return to_text(object);
+}
+
+xqajit_params parsed(std::string const& json) {
+    try {
+        return params_from_json(json);
+    } catch (Error const& error) {
+        throw Error(error.code(), without_line(error.what()));
+    }
 }
 
 }  // namespace
@@ -106,11 +113,16 @@ xqajit_params shape_of(std::vector<ShapeFlag> const& flags) {
         if (std::none_of(flags.begin(), flags.end(), gives)) missing += (missing.empty() ? "" : ", ") + flag_of(required);
     }
     if (!missing.empty()) throw Error(XQAJIT_INVALID_ARGUMENT, "the shape's flags lack " + missing);
-    try {
-        return params_from_json(shape_json(flags));
-    } catch (Error const& error) {
-        throw Error(error.code(), without_line(error.what()));
-    }
+    return parsed(shape_json(nlohmann::ordered_json::object(), flags));
+}
+
+std::vector<NamedShape> shapes_of(Service& service, std::string const& file, std::vector<ShapeFlag> const& flags) {
+    if (file.empty()) return {{"", shape_of(flags)}};
+    std::vector<NamedShape> shapes;
+    auto const list = nlohmann::ordered_json::parse(service.parse_shapes(read_text_file(file)));
+    for (auto const& entry : list["entries"])
+        shapes.push_back({entry["name"].get<std::string>(), parsed(shape_json(entry["params"], flags))});
+    return shapes;
 }
 
 }  // namespace xqajit::cli

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "gpu/draw.h"
 #include "reference/codec.h"
 
 namespace xqajit::testing {
@@ -18,6 +19,35 @@ std::vector<std::int32_t> placed(std::vector<std::int32_t> table, Placement cons
             if (page >= 0 && static_cast<std::size_t>(page) < placement.page_of.size())
                 page = placement.page_of[static_cast<std::size_t>(page)];
     return table;
+}
+
+// Host page p lies at p, p + pages, p + 2 * pages and so on, in a device pool that holds the host's `repeats` times.
+struct OwnPages {
+    std::vector<std::int32_t> table;
+    std::uint64_t repeats = 1;
+};
+OwnPages own_pages(ReferenceCase const& c) {
+    OwnPages own{c.page_table, 1};
+    auto const pages = static_cast<std::int64_t>(c.k.pool->size()) / (c.k.stride_page * std::int64_t{bytes_of(c.params.kv_dtype)});
+    auto const for_each_used = [&](auto const& f) {
+        for (std::size_t row = 0; row < std::size_t{c.batch} * c.params.beam_width; ++row) {
+            std::int64_t const len = c.seq_lens[row / c.params.beam_width];
+            for (std::int64_t n = 0; n * c.params.page_size < len; ++n)
+                f(own.table[row * static_cast<std::size_t>(c.page_table_stride) + static_cast<std::size_t>(n)]);
+        }
+    };
+    std::vector<std::int64_t> uses(static_cast<std::size_t>(pages));
+    for_each_used([&](std::int32_t page) { ++uses[static_cast<std::size_t>(page)]; });
+    std::int64_t const repeats = std::max<std::int64_t>(1, *std::max_element(uses.begin(), uses.end()));
+    own.repeats = static_cast<std::uint64_t>(repeats);
+    // A page's first use lies in any of the repeats, so that neighbours in the table are far apart.
+    Random random(1);
+    for (std::int64_t& next : uses) next = random.between(0, repeats - 1);
+    for_each_used([&](std::int32_t& page) {
+        std::int64_t const repeat = uses[static_cast<std::size_t>(page)]++ % repeats;
+        page = static_cast<std::int32_t>(page + repeat * pages);
+    });
+    return own;
 }
 
 std::int64_t vector_count(ReferenceCase const& c) { return c.rows() * c.params.beam_width; }
@@ -37,7 +67,16 @@ template <class T> Result<T*> DeviceProblem::add(char const* name, std::vector<T
 }
 
 Result<std::uint8_t*> DeviceProblem::add_pool(char const* name, ReferenceCase const& c, KvView const& view,
-                                              Placement const& placement) {
+                                              Placement const& placement, std::uint64_t repeats) {
+    if (repeats > 1) {
+        std::uint64_t const bytes = view.pool->size();
+        Result<GuardedBuffer> buffer = GuardedBuffer::create(bytes * repeats);
+        if (!buffer.ok()) return buffer.status();
+        for (std::uint64_t n = 0; n < repeats; ++n)
+            XQAJIT_RETURN_IF_ERROR(buffer->upload(std::as_bytes(std::span(*view.pool)), n * bytes));
+        buffers_.push_back({name, std::move(*buffer)});
+        return buffers_.back().buffer.data<std::uint8_t>();
+    }
     if (placement.stride_page == 0) return add(name, *view.pool);
     std::uint64_t const element = bytes_of(c.params.kv_dtype);
     std::uint64_t const host_stride = static_cast<std::uint64_t>(view.stride_page) * element;
@@ -68,6 +107,7 @@ Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const&
     p.params = c.params;
     p.out_bytes_ = bytes_of(c.params.out_dtype);
     p.vectors_ = vector_count(c);
+    OwnPages const own = options.own_pages && c.params.page_size ? own_pages(c) : OwnPages{c.page_table, 1};
     Status failed;
     auto const put = [&](char const* name, auto const& values) {
         auto result = p.add(name, values);
@@ -75,7 +115,7 @@ Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const&
         return result.ok() ? *result : nullptr;
     };
     auto const put_pool = [&](char const* name, KvView const& view) -> std::uint8_t* {
-        Result<std::uint8_t*> result = p.add_pool(name, c, view, options.placement);
+        Result<std::uint8_t*> result = p.add_pool(name, c, view, options.placement, own.repeats);
         if (!result.ok() && failed.ok()) failed = result.status();
         return result.ok() ? *result : nullptr;
     };
@@ -109,7 +149,7 @@ Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const&
         a.v_stride_token = c.v.stride_token;
         a.v_stride_head = c.v.stride_head;
     }
-    a.page_table = put("page_table", placed(c.page_table, options.placement));
+    a.page_table = put("page_table", placed(own.table, options.placement));
     a.v_page_table = put("v_page_table", placed(c.v_page_table, options.placement));
     a.page_table_stride = c.page_table_stride;
     a.seq_lens = put("seq_lens", c.seq_lens);

@@ -19,6 +19,8 @@ struct LaunchOptions {
     std::uint64_t max_len = 0;   // 0: what the pages or the capacity hold
     bool device_scales = false;  // scales from device memory, with other host values that must lose
     Placement placement;         // of K and V alike
+    bool own_pages =
+        false;  // every used page-table entry gets a page of its own, whatever requests share on the host; no placement
     std::uint8_t workspace_fill = 0xFF;
 };
 
@@ -63,7 +65,8 @@ private:
         GuardedBuffer buffer;
     };
     template <class T> Result<T*> add(char const* name, std::vector<T> const& values);
-    Result<std::uint8_t*> add_pool(char const* name, ReferenceCase const& c, KvView const& view, Placement const& placement);
+    Result<std::uint8_t*> add_pool(char const* name, ReferenceCase const& c, KvView const& view, Placement const& placement,
+                                   std::uint64_t repeats);
     GuardedBuffer const* find(char const* name) const;
 
     Gpu const* gpu_;

@@ -9,7 +9,7 @@ usage: tests/gpu/run.sh BIN_DIR OUT_DIR [STAGE...] [--quick]
   OUT_DIR   created; gets at most 8 files
   STAGE     vectors tests random models bench memcheck racecheck (default: all, in this order)
   --quick   smaller counts
-XQAJIT_NVRTC_PATH names NVRTC where the loader does not find it; XQAJIT_COMMIT goes into the benchmark's JSON.
+XQAJIT_NVRTC_PATH names NVRTC where the loader does not find it; XQAJIT_COMMIT goes into the log.
 exit status: 0 all passed, 1 something failed, 2 usage, 3 no GPU
 USAGE
 }
@@ -48,7 +48,7 @@ if [ -z "$sanitizer" ] && [ -x /usr/local/cuda/bin/compute-sanitizer ]; then san
 passed=0 failed=0 skipped=0
 rows=()
 log="$out/log.txt"
-: >"$log"
+echo "commit ${XQAJIT_COMMIT:-unknown}" >"$log"
 
 # record STAGE OUTCOME SECONDS TEXT
 record() {
@@ -73,7 +73,7 @@ run_stage() {
     if [ $status = 0 ] && grep -qE '^0 passed, [0-9]+ failed, [0-9]+ skipped$' "$out/.stage"; then status=1; fi
     # A long list of passes is of no use to anyone.
     grep -v '^passed ' "$out/.stage" | tail -n 400 >>"$log"
-    text=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|^All tests passed|^test cases:|^host:|of a plain read|ERROR SUMMARY|RACECHECK SUMMARY' "$out/.stage" | tail -1)
+    text=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$|^All tests passed|^test cases:|^host:|^[0-9]+ points:|of a plain read|ERROR SUMMARY|RACECHECK SUMMARY' "$out/.stage" | tail -1)
     rm -f "$out/.stage"
     if [ $status = 3 ] || [ $status = 77 ]; then
         echo "$name: no GPU" >&2
@@ -124,7 +124,12 @@ for stage in "${stages[@]}"; do
             run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json"
             run_command
             ;;
-        bench) run_stage bench "$bin/xqajit_bench_gpu" --commit "${XQAJIT_COMMIT:-}" --json "$out/bench.json" ;;
+        bench)
+            run_stage "bench mha" "$bin/xqajit" bench --q-dtype bf16 --num-q-heads 32 --num-kv-heads 32 --head-dim 128 --page-size 32 \
+                --grid 1x4096,8x512,32x128,1x16384,8x2048,32x512,1x65536,8x8192,32x2048 --csv "$out/bench_mha.csv"
+            run_stage "bench shapes" "$bin/xqajit" bench --shapes "$root/tests/bench/shapes.json" --grid 32x4096 --csv "$out/bench_shapes.csv"
+            run_stage "bench launch" "$bin/xqajit_bench_launch"
+            ;;
         memcheck | racecheck) run_sanitizer "$stage" ;;
     esac
 done

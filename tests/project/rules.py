@@ -15,14 +15,14 @@ BELOW = {
     "service": "driver plan jit cache select params base kernel_src",
     "api": "service driver plan jit cache select params base",
     "tools": "base",
-    "tools/run": "tools tools/measure tests driver base",  # checks against the tests' reference
+    "tools/gpu": "tools tools/measure tests driver base",  # checks against the tests' reference
     "tools/measure": "driver jit base",
     "tools/worker": "jit select params base tools",
     "kernel_src": "",
     "include": "",
 }
 FOLDERS = {**{name: f"src/{name}" for name in "base params select jit plan driver service api".split()},
-           **{name: name for name in ("cache", "tools/run", "tools/measure", "tools/worker", "tools", "kernel_src", "include", "tests")}}
+           **{name: name for name in ("cache", "tools/gpu", "tools/measure", "tools/worker", "tools", "kernel_src", "include", "tests")}}
 # Headers of the toolkit, and the one folder that may see each.
 TOOLKIT = {"cuda.h": "driver", "nvrtc.h": "jit"}
 NEVER = re.compile(r"cuda_runtime|cuda_fp|cuda_bf16|cooperative_groups")

@@ -1,6 +1,8 @@
 #include "tools/measure/timing.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "driver/cuda_functions.h"
@@ -13,6 +15,8 @@ constexpr int kReplays = 24;
 constexpr int kWarmUp = 3;
 constexpr double kGraphUs = 2000;  // a graph this long makes its own start negligible
 constexpr int kMaxLaunches = 400;
+constexpr std::chrono::milliseconds kPause{
+    200};  // after 100 ms of load some kernels run into the power cap, and so would the next one
 
 Result<Timing> time_graph(CUstream stream, int launches, std::function<Status(int)> const& launch) {
     Result<driver::Graph> const graph = driver::Graph::capture(stream, [&]() -> Status {
@@ -54,6 +58,7 @@ int copies_past_l2(std::uint64_t bytes, std::uint64_t l2_bytes) {
 }
 
 Result<Timing> time_rotated(CUstream stream, int copies, std::function<Status(int n)> const& launch) {
+    std::this_thread::sleep_for(kPause);
     Result<Timing> const first = time_graph(stream, copies, launch);
     if (!first.ok()) return first.status();
     int const wanted = std::clamp(static_cast<int>(kGraphUs / std::max(first->us, 1.0)) + 1, copies, kMaxLaunches);

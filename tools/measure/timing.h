@@ -20,7 +20,7 @@ Result<std::uint64_t> l2_bytes(driver::ContextInfo const& context);
 // Copies of `bytes` of input that together pass the L2 four times over: 1..64.
 int copies_past_l2(std::uint64_t bytes, std::uint64_t l2_bytes);
 
-// Launch n works on copy n % copies. Captures a graph of 2 ms or more, each copy launched as often, and replays it. The stream's context is
+// Launch n works on copy n % copies. Waits 200 ms, captures a graph of 2 ms or more, each copy launched as often, and replays it. The stream's context is
 // current; launch() is prepared, so that a capture takes it.
 Result<Timing> time_rotated(CUstream stream, int copies, std::function<Status(int n)> const& launch);
 
