@@ -26,8 +26,6 @@ class NvrtcLibrary {
 public:
     // UNAVAILABLE: not loadable, a function is missing, or older than 12.0.
     static Result<std::shared_ptr<NvrtcLibrary const>> open(NvrtcIdentity const& identity);
-    int version_major() const { return major_; }
-    int version_minor() const { return minor_; }
     std::string version() const;                                        // "13.0"
     std::vector<int> const& supported_archs() const { return archs_; }  // 80, 86, 90 ...
     bool knows_no_cache() const { return major_ > 12 || (major_ == 12 && minor_ >= 9); }
