@@ -3,7 +3,10 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string_view>
+#include <vector>
 
+#include "base/nearest.h"
 #include "cli.h"
 #include "shape_flags.h"
 #include "standard_streams.h"
@@ -26,6 +29,34 @@ auto in_range(std::uint64_t least, std::uint64_t most) {
         return "'" + value + "': accepted are " + std::to_string(least) + ".." + std::to_string(most) +
                ", in decimal without leading zeros";
     };
+}
+
+// The words that no option and no subcommand took, each with the known one that it is close to.
+std::string suggestions(CLI::App const& command) {
+    constexpr std::string_view kDashes = "--";
+    std::string text;
+    for (std::string const& word : command.remaining()) {
+        bool const is_flag = word.starts_with(kDashes);
+        std::vector<std::string> names;
+        if (is_flag) {
+            for (CLI::Option const* option : command.get_options())
+                for (std::string const& name : option->get_lnames()) names.push_back(name);
+        } else {
+            for (CLI::App const* sub : command.get_subcommands([](CLI::App const*) { return true; }))
+                names.push_back(sub->get_name());
+        }
+        // The dashes are right already: were they counted, short flags that have nothing else in common would seem close.
+        std::string const given = word.substr(0, word.find('=')).substr(is_flag ? kDashes.size() : 0);
+        std::vector<std::string_view> const known(names.begin(), names.end());
+        std::string_view const meant = xqajit::nearest(given, known);
+        if (meant.empty()) continue;
+        text += (text.empty() ? "" : "\n") + word + ": did you mean '" + (is_flag ? "--" : "") + std::string(meant) + "'?";
+    }
+    for (CLI::App const* given : command.get_subcommands()) {
+        std::string const more = suggestions(*given);
+        text += (text.empty() || more.empty() ? "" : "\n") + more;
+    }
+    return text;
 }
 
 class Command {
@@ -51,7 +82,9 @@ public:
         } catch (CLI::ParseError const& error) {
             bool const is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
             app_.exit(error);
-            return is_help ? kDone : kUsage;
+            if (is_help) return kDone;
+            if (std::string const text = suggestions(app_); !text.empty()) print_error(text);
+            return kUsage;
         }
         if (!action_) {
             print_error("a subcommand is required: --help lists them");

@@ -65,18 +65,8 @@ std::string temporary_name() {
     return kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
 }
 
-Status write_all(int file, std::string const& name, std::string_view bytes) {
-    while (!bytes.empty()) {
-        ssize_t const count = ::write(file, bytes.data(), bytes.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return write_failure(name, "write", errno);
-        bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-    return {};
-}
-
 Status write_synced(UniqueFd file, std::string const& name, std::string_view bytes) {
-    XQAJIT_RETURN_IF_ERROR(write_all(file.get(), name, bytes));
+    if (!write_all(file.get(), bytes)) return write_failure(name, "write", errno);
     if (::fsync(file.get()) != 0) return write_failure(name, "fsync", errno);
     // A network file system may report a full disk at close only. Linux closes the descriptor even where close fails.
     if (::close(file.release()) != 0 && errno != EINTR) return write_failure(name, "close", errno);
@@ -104,6 +94,16 @@ UniqueFd above_standard(int fd) {
     ::close(fd);
     errno = error;
     return UniqueFd(raised);
+}
+
+bool write_all(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        ssize_t const count = ::write(fd, bytes.data(), bytes.size());
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return false;
+        bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+    return true;
 }
 
 std::string errno_text(int error) {

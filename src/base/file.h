@@ -44,6 +44,9 @@ Result<std::string> read_file_at(int directory, std::string const& name, std::ui
 inline constexpr char kTemporaryPrefix[] = ".tmp-";
 Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes);
 
+// The whole of bytes, past interrupts and short writes. False, and errno says why.
+bool write_all(int fd, std::string_view bytes);
+
 std::string errno_text(int error);  // "No space left on device (ENOSPC)"
 
 }  // namespace xqajit

@@ -21,6 +21,5 @@ void write(Level level, std::string_view text);  // never fails
 inline void debug(std::string_view text) { write(Level::kDebug, text); }
 inline void info(std::string_view text) { write(Level::kInfo, text); }
 inline void warning(std::string_view text) { write(Level::kWarning, text); }
-inline void error(std::string_view text) { write(Level::kError, text); }
 
 }  // namespace xqajit::log

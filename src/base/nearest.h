@@ -7,7 +7,8 @@
 
 namespace xqajit {
 
-// By edit distance, case apart; "" where nothing is close (more than a third of the word would have to change).
+// By edit distance, case apart, two neighbours that changed places being one edit; "" where nothing is close (more than a third of the
+// word would have to change).
 std::string_view nearest(std::string_view word, std::span<std::string_view const> known);
 
 // " (did you mean 'page_size'?)", or "" where nothing is close.

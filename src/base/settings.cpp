@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/nearest.h"
+#include "base/split.h"
 
 namespace xqajit {
 namespace {
@@ -53,26 +54,13 @@ static_assert(std::size(kSettings) == static_cast<std::size_t>(SettingId::kCount
 
 constexpr std::string_view kPrefix = "XQAJIT_";
 
-std::vector<std::string> split(std::string_view text, char separator) {
-    std::vector<std::string> parts;
-    while (!text.empty()) {
-        std::size_t const end = std::min(text.find(separator), text.size());
-        std::string_view part = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        std::size_t const first = part.find_first_not_of(" \t");
-        if (first == std::string_view::npos) continue;
-        parts.emplace_back(part.substr(first, part.find_last_not_of(" \t") - first + 1));
-    }
-    return parts;
-}
-
 bool parse_integer(std::string_view text, std::uint64_t& value) {
     auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc() && end == text.data() + text.size();
 }
 
 bool one_of(std::string_view word, std::string_view accepted) {
-    for (std::string const& known : split(accepted, '|'))
+    for (std::string const& known : split(accepted, "|"))
         if (known == word) return true;
     return false;
 }
@@ -82,7 +70,7 @@ bool legal(Setting const& setting, std::string_view value) {
     std::string_view const accepted = setting.accepted;
     if (type == "choice" || type == "flag") return one_of(value, accepted);
     if (type == "list") {
-        std::vector<std::string> const parts = split(value, ',');
+        std::vector<std::string> const parts = split(value, ",");
         for (std::string const& part : parts)
             if (!one_of(part, accepted)) return false;
         return !parts.empty();
@@ -149,7 +137,7 @@ Result<Settings> Settings::from_environment() {
     return parse(entries);
 }
 
-std::vector<std::string> Settings::list(SettingId id) const { return split(text(id), ','); }
+std::vector<std::string> Settings::list(SettingId id) const { return split(text(id), ","); }
 
 std::uint64_t Settings::integer(SettingId id) const {
     std::uint64_t value = 0;
@@ -163,7 +151,7 @@ std::string settings_markdown() {
     std::string table = "| Variable | Type | Accepted | Default | Meaning |\n| --- | --- | --- | --- | --- |\n";
     for (Setting const& setting : kSettings) {
         std::string accepted;
-        for (std::string const& word : split(setting.accepted, '|')) accepted += (accepted.empty() ? "" : ", ") + word;
+        for (std::string const& word : split(setting.accepted, "|")) accepted += (accepted.empty() ? "" : ", ") + word;
         std::string const fallback = *setting.default_value == '\0' ? "unset" : "`" + std::string(setting.default_value) + "`";
         table += "| `" + std::string(setting.name) + "` | " + setting.type + " | " + accepted + " | " + fallback + " | " +
                  setting.help + " |\n";

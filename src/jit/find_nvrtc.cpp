@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/split.h"
 #include "jit/elf_build_id.h"
 #include "jit/nvrtc_library.h"
 #include "jit/own_path.h"
@@ -34,16 +35,6 @@ std::string environment(char const* name) {
     return value ? value : "";
 }
 
-std::vector<std::string> split(std::string const& text, char separator) {
-    std::vector<std::string> parts;
-    for (std::size_t begin = 0; begin <= text.size();) {
-        std::size_t const end = std::min(text.find(separator, begin), text.size());
-        if (end > begin) parts.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return parts;
-}
-
 std::vector<std::string> expand(std::string const& pattern) {
     glob_t found{};
     std::vector<std::string> paths;
@@ -61,7 +52,7 @@ std::string resolve(std::string const& path) {
 void add_loader_config(std::string const& path, int depth, std::vector<std::string>& directories) {
     auto const text = read_file(path, kMaxConfigBytes);
     if (!text.ok()) return;
-    for (std::string line : split(*text, '\n')) {
+    for (std::string line : split(*text, "\n")) {
         line.erase(std::min(line.find('#'), line.size()));
         line.erase(line.find_last_not_of(" \t\r") + 1);
         line.erase(0, line.find_first_not_of(" \t"));
@@ -85,7 +76,7 @@ int add_if_nvrtc(dl_phdr_info* object, std::size_t, void* data) {
 }
 
 std::vector<std::string> loader_directories() {
-    std::vector<std::string> directories = split(environment("LD_LIBRARY_PATH"), ':');
+    std::vector<std::string> directories = split(environment("LD_LIBRARY_PATH"), ":");
     add_loader_config("/etc/ld.so.conf", 0, directories);
     directories.insert(directories.end(), std::begin(kStandardDirectories), std::end(kStandardDirectories));
     dl_iterate_phdr(add_if_nvrtc, &directories);  // one that the host program has loaded from elsewhere

@@ -29,8 +29,6 @@ class NvrtcLibrary {
 public:
     // UNAVAILABLE: not loadable, not the build that the identity tells, a function is missing, or older than 12.4.
     static Result<std::shared_ptr<NvrtcLibrary const>> open(NvrtcIdentity const& identity);
-    int version_major() const { return major_; }
-    int version_minor() const { return minor_; }
     std::string version() const;                                        // "13.0"
     std::vector<int> const& supported_archs() const { return archs_; }  // 80, 86, 90 ...
     bool at_least(int major, int minor) const { return major_ > major || (major_ == major && minor_ >= minor); }

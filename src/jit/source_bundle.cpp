@@ -81,8 +81,6 @@ Digest digest_of_sources(std::span<Source const> closure) {
     return hash.digest();
 }
 
-std::span<Source const> all_sources() { return embedded_sources(); }
-Source const* find_source(std::string_view name) { return find_in(embedded_sources(), name); }
 bool family_has_kernel(Family family) { return !source_closure(family).empty(); }
 std::vector<Source> const& source_closure(Family family) { return family_sources(family).closure; }
 Digest source_digest(Family family) { return family_sources(family).digest; }

@@ -18,8 +18,6 @@ struct Source {
 // The entry function of every family's kernel.cu, extern "C".
 inline constexpr char const* kEntryName = "xqajit_kernel";
 
-std::span<Source const> all_sources();  // sorted by name
-Source const* find_source(std::string_view name);
 bool family_has_kernel(Family family);                     // its kernel.cu is embedded
 std::vector<Source> const& source_closure(Family family);  // kernel.cu and what it includes, directly or not; kernel.cu first
 Digest source_digest(Family family);                       // of names and texts of the closure

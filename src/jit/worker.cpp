@@ -31,16 +31,6 @@ bool read_all(int fd, std::string& text) {
     }
 }
 
-bool write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        ssize_t const put = write(fd, text.data(), text.size());
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        text.remove_prefix(static_cast<std::size_t>(put));
-    }
-    return true;
-}
-
 Result<CompiledImage> serve(std::string const& text) {
     auto const request = decode_request(text);
     if (!request) return Status(XQAJIT_INTERNAL, "the compile worker was sent a request that it can't read");

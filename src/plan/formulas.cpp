@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "plan/ceil_div.h"
 #include "plan/plan.h"
 
 namespace xqajit {
@@ -11,8 +12,6 @@ namespace {
 
 constexpr std::uint64_t kTokensPerStep = 128;  // least tokens that the reference gives a sub-sequence
 constexpr std::uint64_t kTargetWaves = 8;
-
-std::uint64_t ceil_div(std::uint64_t value, std::uint64_t divisor) { return value / divisor + (value % divisor != 0 ? 1 : 0); }
 
 // Half goes up, as std::round has it for positive numbers. The operands here stay far below 2^63.
 std::uint64_t rounded_div(std::uint64_t value, std::uint64_t divisor) { return (2 * value + divisor) / (2 * divisor); }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "kernel_src/common/contract.h"
+#include "plan/ceil_div.h"
 
 namespace xqajit {
 
@@ -55,7 +56,7 @@ Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
 
 std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
     if (bounds.division == XQAJIT_DIVISION_INVARIANT) {
-        std::uint64_t const edges = bounds.max_len / kInvariantTokens + (bounds.max_len % kInvariantTokens != 0 ? 1 : 0);
+        std::uint64_t const edges = ceil_div(bounds.max_len, kInvariantTokens);
         return std::max<std::uint64_t>(edges, 1);
     }
     if (bounds.nb_sub_seq != 0) return bounds.nb_sub_seq;

@@ -1,6 +1,7 @@
 // How large a workspace is and how it is cut into counters and partials.
 #include <algorithm>
 
+#include "plan/ceil_div.h"
 #include "plan/plan.h"
 
 namespace xqajit {
@@ -11,8 +12,6 @@ constexpr std::uint64_t kAlign = 256;
 // One part in 32 is counters. A unit's least partials are 2 x 80 bytes against its counter of 4, so that past the first few KB the
 // partials alone decide the size; below, workspace_for() sees to the counters.
 constexpr std::uint64_t kCounterShare = 32;
-
-std::uint64_t ceil_div(std::uint64_t value, std::uint64_t divisor) { return value / divisor + (value % divisor != 0 ? 1 : 0); }
 
 }  // namespace
 

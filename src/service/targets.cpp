@@ -6,30 +6,15 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/split.h"
 #include "service/devices.h"
 
 namespace xqajit {
 namespace {
 
-// Commas, and the semicolons that other tools' arch lists use.
-std::vector<std::string> split_names(std::string_view text) {
-    std::vector<std::string> names;
-    std::string name;
-    auto const finish = [&] {
-        if (!name.empty()) names.push_back(std::move(name));
-        name.clear();
-    };
-    for (char const c : text) {
-        if (c == ',' || c == ';')
-            finish();
-        else if (c != ' ' && c != '\t')
-            name += c;
-    }
-    finish();
-    return names;
-}
+constexpr char kBetweenNames[] = ",;";  // semicolons, as other tools' arch lists have them
 
-std::vector<std::string> forced_names(Settings const& settings) { return split_names(settings.text(SettingId::kArch)); }
+std::vector<std::string> forced_names(Settings const& settings) { return split(settings.text(SettingId::kArch), kBetweenNames); }
 
 // Every name that is an architecture, in order; the reasons of the others.
 std::vector<Target> parse_names(std::vector<std::string> const& names, char const* origin, std::vector<std::string>& reasons) {
@@ -100,7 +85,7 @@ Result<std::vector<Target>> targets_for_prewarm(Settings const& settings, char c
     std::vector<Target> targets;
     if (names != nullptr && *names != '\0') {
         std::vector<std::string> reasons;
-        targets = parse_names(split_names(names), "argument", reasons);
+        targets = parse_names(split(names, kBetweenNames), "argument", reasons);
         if (!reasons.empty()) return invalid_argument(reasons.front());
         if (targets.empty()) return invalid_argument(fmt::format("archs is '{}': accepted is a list such as sm_90a,sm_80", names));
     } else if (std::vector<std::string> const forced = forced_names(settings); !forced.empty()) {

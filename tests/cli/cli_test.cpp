@@ -104,6 +104,55 @@ TEST_CASE("a usage error exits with 2 and names what is wrong", "[cli][A07]") {
     CHECK(contains(setting.err, "XQAJIT_DIVISION is 'fair'"));
 }
 
+TEST_CASE("a misspelt subcommand or flag is answered with the one that was meant", "[cli]") {
+    Shell shell;
+    struct Row {
+        std::vector<std::string> arguments;
+        char const* meant;  // null: nothing is close
+    };
+    for (Row const& row : std::vector<Row>{
+             {{"prewarn"}, "prewarn: did you mean 'prewarm'?"},
+             {{"PREWARN"}, "PREWARN: did you mean 'prewarm'?"},
+             {{"explian"}, "'explain'"},
+             {{"docter"}, "'doctor'"},
+             {{"capabilites"}, "'capabilities'"},
+             {{"cach"}, "'cache'"},
+             {{"cahce", "ls"}, "'cache'"},
+             {{"cache", "verfy"}, "'verify'"},
+             {{"cache", "stat"}, "'stats'"},
+             {{"cache", "pth"}, "'path'"},
+             {{"cache", "shwo", "00"}, "'show'"},
+             {{"--versoin"}, "'--version'"},
+             {{"--hepl"}, "'--help'"},
+             {{"doctor", "--jsn"}, "--jsn: did you mean '--json'?"},
+             {{"cache", "ls", "--cache-dirr", "x"}, "'--cache-dir'"},
+             {{"cache", "ls", "--cachedir=x"}, "--cachedir=x: did you mean '--cache-dir'?"},
+             {{"prewarm", "--shape", "x"}, "'--shapes'"},
+             {{"prewarm", "--shapes", "x", "--arhc", "sm_90a"}, "'--arch'"},
+             {{"prewarm", "--shapes", "x", "--job=4"}, "'--jobs'"},
+             {{"explain", "--num-q-hed", "3"}, "'--num-q-heads'"},
+             {{"explain", "--num_kv_heads", "3"}, "'--num-kv-heads'"},
+             {with_shape({"explain"}, {"--kv-dtpye", "int8"}), "'--kv-dtype'"},
+             {with_shape({"explain"}, {"--batchs=3"}), "'--batch'"},
+             {with_shape({"explain"}, {"--seqlen", "7"}), "'--seq-len'"},
+             {with_shape({"run"}, {"--chek"}), "'--check'"},
+             {with_shape({"run"}, {"--iteration", "3"}), "'--iterations'"},
+             {{"capabilities", "--arc", "sm_90a"}, "'--arch'"},
+             {{"frobnicate"}, nullptr},
+             {{"--frobnicate"}, nullptr},
+             {{"cache", "frobnicate"}, nullptr},
+             {{"doctor", "--frobnicate", "prewarm"}, nullptr},
+             {{std::string(100000, 'x')}, nullptr},
+         }) {
+        ProcessResult const result = shell.run(row.arguments);
+        INFO(row.arguments.back().substr(0, 100) << ": " << result.err.substr(0, 1000));
+        CHECK(result.code == 2);
+        CHECK(result.out.empty());
+        CHECK(contains(result.err, row.meant != nullptr ? row.meant : "xpected"));
+        CHECK(contains(result.err, "did you mean") == (row.meant != nullptr));
+    }
+}
+
 TEST_CASE("with closed standard streams nothing is printed into an entry", "[cli]") {
     Shell shell;
     std::string const list = shell.write("list.json", kList);

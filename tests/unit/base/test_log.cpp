@@ -48,7 +48,7 @@ TEST_CASE("the host's sink gets each message with the level's public number", "[
     log::debug("d");
     log::info("i {} %s");
     log::warning(std::string_view("warning and more", 7));
-    log::error("e");
+    log::write(log::Level::kError, "e");
     CHECK(recording.lines() ==
           std::vector<std::pair<int, std::string>>{{0, "t"}, {1, "d"}, {2, "i {} %s"}, {3, "warning"}, {4, "e"}});
 }
@@ -88,10 +88,10 @@ TEST_CASE("a sink may log itself", "[base][log]") {
     depth = 0;
     log::set_sink(
         [](void*, int, char const*) {
-            if (++depth == 1) log::error("from inside");
+            if (++depth == 1) log::write(log::Level::kError, "from inside");
         },
         nullptr);
-    log::error("outer");
+    log::write(log::Level::kError, "outer");
     log::set_sink(nullptr, nullptr);
     CHECK(depth == 2);
 }

@@ -1,6 +1,10 @@
 #include <array>
+#include <cstdio>
+#include <fstream>
 #include <thread>
 
+#include "cache/entry.h"
+#include "jit/compiler.h"
 #include "params/fields.h"
 #include "service/counters.h"
 #include "service/device_checks.h"
@@ -78,6 +82,29 @@ TEST_CASE("a striped counter loses nothing", "[service]") {
         }
     }
     CHECK(counter.total() == 20000);
+}
+
+TEST_CASE("the versions of entry and key are the last that the format's document tells of, and rise together", "[service]") {
+    std::ifstream file(FORMAT_MD);
+    std::vector<std::pair<unsigned, unsigned>> told;
+    bool in_grammar = false;
+    for (std::string line; std::getline(file, line);) {
+        unsigned version = 0, key = 0;
+        if (std::sscanf(line.c_str(), " | %u | %u |", &version, &key) == 2) told.emplace_back(version, key);
+        if (std::sscanf(line.c_str(), " version = u32 ; %u", &version) == 1) in_grammar = version == cache::kEntryVersion;
+    }
+    CHECK(in_grammar);
+    REQUIRE_FALSE(told.empty());
+    CHECK(told.back().first == cache::kEntryVersion);
+    CompileRequest request;
+    request.target = "sm_90a";
+    unsigned key = 0;
+    REQUIRE(std::sscanf(key_text(request).c_str(), "format=%u\n", &key) == 1);
+    CHECK(told.back().second == key);
+    for (std::size_t i = 1; i < told.size(); ++i) {
+        CHECK(told[i].first >= told[i - 1].first);
+        CHECK(told[i].second > told[i - 1].second);
+    }
 }
 
 }  // namespace xqajit

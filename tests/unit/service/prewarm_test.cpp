@@ -1,4 +1,5 @@
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -105,6 +106,35 @@ TEST_CASE("without a compiler a covered list is all hits, and another is not pos
     json const report = prewarm(*world.service(), "sm_80", XQAJIT_UNAVAILABLE);
     CHECK(report["summary"]["failed"] == 3);
     CHECK(contains(report["kernels"][0]["error"].get<std::string>(), world.folder() + "/nowhere"));
+}
+
+TEST_CASE("a covered list is all hits where the directory cannot be written, and another fails by name", "[service][J12]") {
+    bool const is_root = ::geteuid() == 0;
+    uid_t const user = is_root ? 65533 : ::geteuid();  // one whom permission bits bind
+    World world;
+    prewarm(*world.service(), "sm_90a");
+    std::filesystem::permissions(world.folder(), std::filesystem::perms(0755));
+    for (bool const owned : {false, true}) {  // a layer of root's, or a read-only one of one's own
+        INFO(owned);
+        if (!owned && !is_root) continue;
+        std::vector<std::filesystem::path> paths = {world.cache_dir()};
+        for (auto const& item : std::filesystem::recursive_directory_iterator(world.cache_dir())) paths.push_back(item.path());
+        for (auto const& path : paths) {
+            std::filesystem::permissions(path, std::filesystem::perms(std::filesystem::is_directory(path) ? 0555 : 0444));
+            if (is_root) REQUIRE(::lchown(path.c_str(), owned ? user : 0, static_cast<gid_t>(-1)) == 0);
+        }
+        REQUIRE(::seteuid(user) == 0);
+        json const hits = prewarm(*world.service(), "sm_90a");
+        json const misses = prewarm(*world.service(), "sm_80", XQAJIT_COMPILE_FAILED);
+        REQUIRE(::seteuid(is_root ? 0 : user) == 0);
+        CHECK(hits["summary"]["hits"] == 3);
+        CHECK(hits["summary"]["failed"] == 0);
+        CHECK(misses["summary"]["failed"] == 3);
+        std::string const error = misses["kernels"][0]["error"];
+        CHECK(contains(error, "cannot be kept on disk"));
+        CHECK(contains(error, world.cache_dir()));
+    }
+    CHECK(world.compiles() == 3);
 }
 
 TEST_CASE("without a compiler is what a run says wherever in the list the kernel stands", "[service][J14]") {
