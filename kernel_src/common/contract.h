@@ -30,14 +30,15 @@ struct KvTensor {
 };
 static_assert(sizeof(KvTensor) == 40);
 
-// How the host divides the KV of one request.
+// How the visible tokens of a request are divided over blocks.
 enum class Division : u32 {
-    kStatic = 1,    // nb_sub_seq equal shares of the visible tokens
+    kStatic = 1,    // nb_sub_seq equal parts of every request
+    kBalanced = 2,  // nb_extra_parts more parts than requests, given to the requests in proportion to their lengths
     kInvariant = 3, // edges at multiples of tokens_per_sub_seq, counted from token 0
 };
 
-// A grid of one dimension; block index = ((request * nb_sub_seq + sub_seq) * num_kv_heads + kv_head) * nb_row_blocks + row_block,
-// request counting (b, beam w) pairs: the blocks that read the same KV are neighbours.
+// A grid of one dimension; block index = (part * num_kv_heads + kv_head) * nb_row_blocks + row_block: blocks that read the same
+// KV are neighbours, and read it at the same time. Parts count over all (b, beam w) pairs, request by request.
 struct KernelArgs {
     void const* q;              // [rows, beam, num_q_heads, head_dim]
     void* out;                  // [rows, beam, num_q_heads, head_dim_v]
@@ -60,8 +61,8 @@ struct KernelArgs {
     float const* k_scale_ptr;   // one float; null: k_scale
     float const* v_scale_ptr;
     float const* out_scale_rcp_ptr;
-    float* partials;            // [units, nb_sub_seq, partial_floats(M_TILE, head_dim_v)]; null when nb_sub_seq is 1
-    u32* counters;              // [units]; zero before and after every launch; null when nb_sub_seq is 1
+    float* partials;            // [nb_slots, partial_floats(M_TILE, head_dim_v)]; null when nb_slots is 0
+    u32* counters;              // [merge levels, nb_slots]; zero before and after every launch; null when nb_slots is 0
     float qk_scale;
     float softcap;
     float k_scale;
@@ -72,12 +73,14 @@ struct KernelArgs {
     u32 num_kv_heads;
     u32 q_len;                  // rows of each request, or of the longest
     u32 nb_row_blocks;          // ceil(q_len * GROUP_SIZE / M_TILE)
-    u32 nb_sub_seq;             // blocks along the KV of a request
+    u32 nb_sub_seq;             // most parts of a request
     Division division;
     u32 tokens_per_sub_seq;     // invariant division only
+    u32 nb_extra_parts;         // balanced division only
+    u32 nb_slots;               // places for partial results; 0 where no request has two parts
     u32 reserved0;
 };
-static_assert(sizeof(KernelArgs) == 304, "host and device must agree on KernelArgs");
+static_assert(sizeof(KernelArgs) == 312, "host and device must agree on KernelArgs");
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, page_table_stride) == 136);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, partials) == 232);
@@ -92,7 +95,8 @@ enum class SpecDec : u32 { kNone = 0, kLinear = 1, kTree = 2 };
 // Threads of an mmha block: what the host launches and the kernel counts on.
 constexpr u32 kMmhaThreads = 128;
 
-// One partial result: m_tile row maxima (log2 units), m_tile row sums, then m_tile x head_dim_v unnormalised sums of p * v.
+// One partial result, in floats: m_tile x head_dim_v unnormalised sums of p * v, then a row maximum (log2 units) and a row sum
+// for each row.
 constexpr u32 partial_floats(u32 m_tile, u32 head_dim_v) { return (m_tile * (head_dim_v + 2) + 3) / 4 * 4; }
 
 }  // namespace xqajit::device

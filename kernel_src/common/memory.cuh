@@ -9,13 +9,19 @@ struct alignas(16) Vec16 {  // 16 bytes: 8 elements of 16 bits or 16 of 8 bits
     u32 word[4];
 };
 
+struct alignas(8) Vec8 {
+    u32 word[2];
+};
+
 // Streamed once: no L1 line is kept (PTX ISA: ld.global.nc).
-inline Vec16 load_streaming(u8 const* address) {
-    Vec16 v;
+inline void load_streaming(Vec8& v, u8 const* address) {
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(address));
+}
+
+inline void load_streaming(Vec16& v, u8 const* address) {
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                  : "l"(address));
-    return v;
 }
 
 inline Vec16 load_cached(void const* address) {
@@ -26,20 +32,42 @@ inline Vec16 load_cached(void const* address) {
     return v;
 }
 
-// Past L1: what another block wrote during this launch (PTX ISA: ld, .cg).
-inline float load_l2(float const* address) {
-    float v;
-    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(address) : "memory");
-    return v;
-}
-
 struct Pair {
     float x, y;
 };
 
+struct alignas(16) Quad {
+    float value[4];
+};
+
+// Past L1: what another block wrote during this launch (PTX ISA: ld, .cg).
 inline Pair load_l2_pair(float const* address) {  // 8-byte aligned
     Pair v;
     asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(address) : "memory");
+    return v;
+}
+
+inline Quad load_l2_quad(float const* address) {  // 16-byte aligned
+    Quad v;
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.value[0]), "=f"(v.value[1]), "=f"(v.value[2]), "=f"(v.value[3])
+                 : "l"(address)
+                 : "memory");
+    return v;
+}
+
+// Shared memory, read anew each time: the compiler would keep what a loop does not change in registers that the loop needs.
+inline u32 shared_address(void const* pointer) {
+    u64 address;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(pointer));
+    return static_cast<u32>(address);
+}
+
+inline Vec16 load_shared(u32 address) {
+    Vec16 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "r"(address));
     return v;
 }
 
@@ -47,7 +75,7 @@ inline Pair load_l2_pair(float const* address) {  // 8-byte aligned
 // arrivals wrote. Returns the arrivals before this one.
 inline u32 count_arrival(u32* counter, u32 arrivals) {
     u32 before;
-    asm volatile("fence.acq_rel.gpu;\n\tatom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;\n\tfence.acq_rel.gpu;"
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                  : "=r"(before)
                  : "l"(counter), "r"(arrivals - 1)
                  : "memory");

@@ -29,14 +29,17 @@ constexpr Granules granules_of(Division division, u32 tokens_per_sub_seq, TokenR
     return {tokens, first, ceil_div(visible.end, tokens) - first};
 }
 
+// Balanced division gives a part at least this many granules: shorter ones cost more to merge than they save.
+constexpr u32 kLeastGranules = 2;
+
 // Sub-sequences that do any work: at least 1, so that an empty request still has one block to write its zeros.
 constexpr u32 active_sub_seqs(Granules granules, u32 nb_sub_seq) {
     u32 const n = granules.count < nb_sub_seq ? granules.count : nb_sub_seq;
     return n == 0 ? 1 : n;
 }
 
-// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once. Under invariant division one share is one
-// granule; a request longer than the launch's max_len leaves its surplus to the last share.
+// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once. Under invariant division one share is
+// one granule; a request longer than the launch's max_len leaves its surplus to the last share.
 constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 active, u32 index, TokenRange visible) {
     if (granules.count == 0) return {visible.begin, visible.begin};
     u64 first = granules.first, last = granules.first;
@@ -52,5 +55,27 @@ constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 act
     return {begin < visible.begin ? visible.begin : static_cast<u32>(begin),
             end > visible.end ? visible.end : static_cast<u32>(end)};
 }
+
+// The blocks of a unit merge their partials as a tree of this fan-in.
+constexpr u32 kMergeFanIn = 16;
+
+// Levels of the tree over at most `nb_partials` partials: 0 where there is nothing to merge.
+constexpr u32 merge_levels(u32 nb_partials) {
+    u32 levels = 0;
+    for (u32 count = nb_partials; count > 1; count = ceil_div(count, kMergeFanIn)) ++levels;
+    return levels;
+}
+
+// Balanced division: parts of a request with `granules` of all requests' `total`. At least one each, and no more than the
+// requests and `extra` together: the shares of `extra` are rounded down. With equal lengths every request has as many.
+constexpr u32 balanced_parts(u32 granules, u64 total, u32 extra) {
+    u32 const parts = 1 + static_cast<u32>(total == 0 ? 0 : static_cast<u64>(granules) * extra / total);
+    u32 const most = granules / kLeastGranules;
+    return parts < most ? parts : most == 0 ? 1 : most;
+}
+
+// Places for the partials of balanced division, of each head, row block and beam: only requests with two parts or more need any,
+// and each of those has one part that `extra` does not count.
+constexpr u32 balanced_slots(u32 extra) { return 2 * extra; }
 
 }  // namespace xqajit::device

@@ -1,7 +1,7 @@
-// One warp's pass over its steps: scores, online softmax, weighted sum of V. No shared memory.
+// One warp's pass over its steps: scores, online softmax, weighted sum of V. Shared memory only for its result.
 #pragma once
 
-#include "common/math.cuh"
+#include "common/merge.cuh"
 #include "mmha/kv.cuh"
 
 namespace xqajit::device {
@@ -43,8 +43,9 @@ inline Query load_query(KernelArgs const& args, Work const& work, u32 sub, float
     return query;
 }
 
-// Sums a value a token over the token's lanes. Each lane ends with kScores finished sums, which kCopies lanes share: lane `sub` holds
-// those of tokens first_token(sub) ... + kScores - 1. log2 exchanges halve the values instead of reducing each one in all lanes.
+// Sums a value a token over the token's lanes. Each lane ends with kScores finished sums, which kCopies lanes share: lane `sub`
+// holds those of tokens first_token(sub) ... + kScores - 1. log2 exchanges halve the values instead of reducing each one in all
+// lanes.
 struct ScoreLayout {
     static constexpr u32 kScores = max_of(1, Config::kUnroll / Config::kLanes);
     static constexpr u32 kCopies = max_of(1, Config::kLanes / Config::kUnroll);
@@ -223,6 +224,27 @@ inline WarpState attend(KernelArgs const& args, Work const& work, u32 warp, u32 
         }
     }
     return state;
+}
+
+// This warp's partial result, where finish() takes it up.
+inline void store_state(WarpState const& state, float* partial, u32 lane) {
+    u32 const sub = lane % Config::kLanes;
+#pragma unroll
+    for (u32 m = 0; m < Config::kMTile; ++m) {
+        if (lane == 0) *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{state.max[m], state.sum[m]};
+        if (lane >= Config::kLanes) continue;
+#pragma unroll
+        for (u32 j = 0; j < Config::kLaneVecsV; ++j) {
+            u32 const element = (j * Config::kLanes + sub) * Config::kVecElems;
+            if (element >= Config::kHeadDimV) continue;
+            Quad* const quads = reinterpret_cast<Quad*>(partial + m * Config::kHeadDimV + element);
+#pragma unroll
+            for (u32 q = 0; q < Config::kVecElems / 4; ++q) {
+                float const* const acc = &state.acc[m][j * Config::kVecElems + 4 * q];
+                quads[q] = Quad{{acc[0], acc[1], acc[2], acc[3]}};
+            }
+        }
+    }
 }
 
 }  // namespace xqajit::device

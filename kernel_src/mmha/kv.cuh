@@ -1,11 +1,10 @@
 // K and V rows from memory to registers: lane `sub` of a token's kLanes lanes holds vectors sub, sub + kLanes, ...
 #pragma once
 
-#include "mmha/work.cuh"
+#include "common/work.cuh"
+#include "mmha/config.cuh"
 
 namespace xqajit::device {
-
-constexpr u32 kTokensPerPage = max_of(Config::kPageSize, 1);  // a divisor, also where contiguous KV has no pages
 
 // The tokens of one step that this lane works on: token u is first + u * kTokensAtOnce.
 struct Step {
@@ -30,14 +29,6 @@ struct Pages {
     i32 index[kOnePageAStep ? 1 : Config::kUnroll];
     i32 operator[](u32 u) const { return index[kOnePageAStep ? 0 : u]; }
 };
-
-// The sequence whose cache holds token t of beam w (contract: cache_indirection counts from ctx_len on).
-inline u32 source_sequence(KernelArgs const& args, Work const& work, u32 t) {
-    if constexpr (Config::kBeamWidth == 1) return work.request;
-    u32 const sequence = work.request * Config::kBeamWidth;
-    if (static_cast<i32>(t) < args.ctx_lens[work.request]) return sequence;
-    return sequence + static_cast<u32>(args.cache_indirection[(static_cast<i64>(sequence) + work.beam) * args.capacity + t]);
-}
 
 // Reads page-table entries of valid tokens only: what lies past the used entries may be garbage.
 inline Pages load_pages(KernelArgs const& args, Work const& work, i32 const* page_table, Step const& step) {
@@ -82,7 +73,7 @@ inline Rows<kVecs> load_rows(KvTensor const& kv, u32 kv_head, Pages const& pages
         for (u32 j = 0; j < kVecs; ++j) {
             bool const inside = (kRowVecs % Config::kLanes == 0) || j * Config::kLanes + sub < kRowVecs;
             rows.vec[u][j] = Vec16{{0, 0, 0, 0}};
-            if ((step.valid >> u & 1u) != 0 && inside) rows.vec[u][j] = load_streaming(row + j * (Config::kLanes * 16));
+            if ((step.valid >> u & 1u) != 0 && inside) load_streaming(rows.vec[u][j], row + j * (Config::kLanes * 16));
         }
     }
     return rows;

@@ -1,0 +1,179 @@
+// From the warps' partial results to the output: over the warps of a block in shared memory, then over the blocks of a request in
+// the workspace. Fixed order, so the same bits every time. All families end with finish().
+#pragma once
+
+#include "common/math.cuh"
+#include "common/work.cuh"
+
+namespace xqajit::device {
+
+// A partial result, the same in shared memory and in the workspace (floats):
+//   acc   [kMTile][kHeadDimV]  unnormalised sums of p * v
+//   stats [kMTile]{max, sum}   max in log2 units
+constexpr u32 kAccFloats = Instance::kMTile * Instance::kHeadDimV;
+constexpr u32 kPartialFloats = partial_floats(Instance::kMTile, Instance::kHeadDimV);
+
+// A thread merges and writes four neighbouring elements of a row at a time: quad x is elements 4 * (x % kRowQuads) ... of row x /
+// kRowQuads.
+constexpr u32 kRowQuads = Instance::kHeadDimV / 4;
+constexpr u32 kQuads = Instance::kMTile * kRowQuads;
+
+inline float* stats_of(float* partial, u32 m) { return partial + kAccFloats + 2 * m; }
+inline float const* stats_of(float const* partial, u32 m) { return partial + kAccFloats + 2 * m; }
+
+inline float weight_of(float max, float merged_max) {
+    return merged_max == negative_infinity() ? 0.0f : exp2_approx(max - merged_max);
+}
+
+// The merge of the partials added so far, for one quad.
+struct Merged {
+    float max = negative_infinity();
+    float sum = 0.0f;
+    Quad acc{{0.0f, 0.0f, 0.0f, 0.0f}};
+
+    // The first `count` of kCount partials; at once, so that one's exponential does not wait for another's.
+    template <u32 kCount> void add(Pair const (&stats)[kCount], Quad const (&values)[kCount], u32 count) {
+        float const old_max = max;
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) max = i < count ? fmaxf(max, stats[i].x) : max;
+        float const old_weight = weight_of(old_max, max);
+        sum *= old_weight;
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) acc.value[e] *= old_weight;
+#pragma unroll
+        for (u32 i = 0; i < kCount; ++i) {
+            if (i >= count) continue;
+            float const weight = weight_of(stats[i].x, max);
+            sum = fmaf(stats[i].y, weight, sum);
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) acc.value[e] = fmaf(values[i].value[e], weight, acc.value[e]);
+        }
+    }
+};
+
+// Quad `quad` of `count` partials side by side in shared memory.
+inline Merged merge_shared(float const* partials, u32 count, u32 quad) {
+    constexpr u32 kAtOnce = 4;
+    Merged merged;
+    for (u32 at = 0; at < count; at += kAtOnce) {
+        Pair stats[kAtOnce];
+        Quad values[kAtOnce];
+#pragma unroll
+        for (u32 i = 0; i < kAtOnce; ++i) {
+            float const* const partial = partials + min_of(at + i, count - 1) * kPartialFloats;
+            stats[i] = *reinterpret_cast<Pair const*>(stats_of(partial, quad / kRowQuads));
+            values[i] = reinterpret_cast<Quad const*>(partial)[quad];
+        }
+        merged.add(stats, values, count - at);
+    }
+    return merged;
+}
+
+inline void store_partial(float* partial, u32 quad, Merged const& merged) {
+    reinterpret_cast<Quad*>(partial)[quad] = merged.acc;
+    if (quad % kRowQuads == 0) *reinterpret_cast<Pair*>(stats_of(partial, quad / kRowQuads)) = Pair{merged.max, merged.sum};
+}
+
+// Some of a unit's partials in the workspace: `count` of them, every `step`-th from `first` on.
+struct PartialList {
+    u32 first, count, step;
+};
+
+inline float* partial_of(KernelArgs const& args, Work const& work, u32 index) {
+    return args.partials + static_cast<u64>(work.first_slot + index * slot_stride(args)) * kPartialFloats;
+}
+
+// Quad `quad` of run `run` of `runs` equal runs of the list, several on their way at once.
+inline Merged merge_run(KernelArgs const& args, Work const& work, PartialList list, u32 runs, u32 run, u32 quad) {
+    constexpr u32 kAtOnce = 8;
+    u32 const last = list.count * (run + 1) / runs;
+    Merged merged;
+    for (u32 at = list.count * run / runs; at < last; at += kAtOnce) {
+        Pair stats[kAtOnce];
+        Quad values[kAtOnce];
+#pragma unroll
+        for (u32 i = 0; i < kAtOnce; ++i) {
+            float const* const partial = partial_of(args, work, list.first + min_of(at + i, last - 1) * list.step);
+            stats[i] = load_l2_pair(stats_of(partial, quad / kRowQuads));
+            values[i] = load_l2_quad(partial + 4 * quad);
+        }
+        merged.add(stats, values, last - at);
+    }
+    return merged;
+}
+
+// The list into runs in shared memory, where threads outnumber the quads; returns how many.
+inline u32 merge_to_shared(KernelArgs const& args, Work const& work, PartialList list, float* shared) {
+    u32 const runs = max_of(1, min_of(min_of(blockDim.x / kQuads, blockDim.x / 32), list.count));
+    for (u32 x = threadIdx.x; x < kQuads * runs; x += blockDim.x) {
+        u32 const quad = x % kQuads, run = x / kQuads;
+        store_partial(shared + run * kPartialFloats, quad, merge_run(args, work, list, runs, run, quad));
+    }
+    __syncthreads();
+    return runs;
+}
+
+// Normalises, joins the sink, scales, and writes a quad of out and, once a row, lse.
+inline void write_output(KernelArgs const& args, Work const& work, u32 quad, Merged const& merged) {
+    u32 const m = quad / kRowQuads;
+    if (m >= work.nb_rows) return;
+    u32 const row = work.first_row + m;
+    i64 const token = (work.q_row + row / Instance::kGroupSize) * Instance::kBeamWidth + work.beam;
+    i64 const head = work.kv_head * Instance::kGroupSize + row % Instance::kGroupSize;
+    float max = merged.max, sum = merged.sum;
+    if constexpr (Instance::kHasSinks) {
+        float const sink = args.sinks[head] * kLog2E;
+        max = fmaxf(max, sink);
+        sum = sum * weight_of(merged.max, max) + weight_of(sink, max);
+    }
+    float scale = args.v_scale_ptr != nullptr ? *args.v_scale_ptr : args.v_scale;
+    if constexpr (Instance::kOutType == Type::kFp8E4m3)
+        scale *= args.out_scale_rcp_ptr != nullptr ? *args.out_scale_rcp_ptr : args.out_scale_rcp;
+    bool const empty = sum == 0.0f;  // a NaN among the visible inputs stays one
+    float const factor = empty ? 0.0f : scale * weight_of(merged.max, max) / sum;
+    Quad out{{0.0f, 0.0f, 0.0f, 0.0f}};
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) {
+        if (factor != 0.0f) out.value[e] = merged.acc.value[e] * factor;  // 0 x Inf is NaN
+    }
+    i64 const element = token * args.out_stride_row + head * args.out_stride_head + quad % kRowQuads * 4;
+    store_pair<Instance::kOutType>(args.out, element, out.value[0], out.value[1]);
+    store_pair<Instance::kOutType>(args.out, element + 2, out.value[2], out.value[3]);
+    if constexpr (Instance::kHasLse) {
+        if (quad % kRowQuads == 0)
+            args.lse[token * (args.num_kv_heads * Instance::kGroupSize) + head] =
+                empty ? negative_infinity() : (max + log2_approx(sum)) * kLn2;
+    }
+}
+
+// The end of every block's work on a unit, once each of its warps has stored a partial in `warps`, [blockDim.x /
+// 32][kPartialFloats] in shared memory. `arrivals` is one word of shared memory.
+//
+// The blocks of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next
+// level, so that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another.
+inline void finish(KernelArgs const& args, Work const& work, float* warps, u32* arrivals) {
+    u32 nb_shared = blockDim.x / 32;
+    u32 index = work.sub_seq, count = work.nb_active, step = 1;
+    u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
+    __syncthreads();
+    while (count > 1) {
+        for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x)
+            store_partial(partial_of(args, work, index * step), quad, merge_shared(warps, nb_shared, quad));
+        u32 const group = index / kMergeFanIn;
+        u32 const members = min_of(kMergeFanIn, count - group * kMergeFanIn);
+        PartialList const list{group * kMergeFanIn * step, members, step};
+        __syncthreads();
+        if (threadIdx.x == 0) *arrivals = count_arrival(counters + work.first_slot + list.first * slot_stride(args), members);
+        __syncthreads();
+        if (*arrivals + 1 != members) return;
+        nb_shared = merge_to_shared(args, work, list, warps);
+        index = group;
+        count = ceil_div(count, kMergeFanIn);
+        counters += args.nb_slots;
+        step *= kMergeFanIn;
+    }
+    for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x)
+        write_output(args, work, quad, merge_shared(warps, nb_shared, quad));
+}
+
+}  // namespace xqajit::device

@@ -1,0 +1,34 @@
+// What hmma derives from the instance.
+#pragma once
+
+#include "common/instance.cuh"
+#include "hmma/launch.h"
+
+namespace xqajit::device {
+
+struct Config : Instance {
+    static constexpr bool k8Bit = kVecElems == 16;
+    static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
+    static constexpr u32 kRowTiles = kMTile / 8;                       // mma columns are query rows: 8 a tile
+    // K: the 4 lanes of a token hold kChunkK consecutive elements with one load; an mma step takes 16 of them.
+    static constexpr u32 kChunkK = 4 * kVecElems;
+    static constexpr u32 kChunksK = (kHeadDim + kChunkK - 1) / kChunkK;
+    static constexpr u32 kStepsK = kChunkK / 16;
+    // V: 8 lanes hold kChunkV consecutive elements of a token with one load; an mma tile has 16 of them as its rows.
+    static constexpr HmmaShape kShape = hmma_shape(kHeadDim, type_bytes(kKvType), kMTile);
+    static constexpr u32 kWordsV = kShape.value_bytes / 4;
+    static constexpr u32 kElemsV = kShape.value_bytes / type_bytes(kKvType);  // of a lane's load
+    static constexpr u32 kChunkV = 8 * kElemsV;
+    static constexpr u32 kChunksV = (kHeadDimV + kChunkV - 1) / kChunkV;
+    static constexpr u32 kTilesV = kChunkV / 16;
+    static constexpr u32 kTileTokens = kShape.tile_tokens;  // tokens of one warp's step
+    static constexpr u32 kTokenTiles = kTileTokens / 16;
+
+    static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
+    static_assert(!kSkipSoftmax, "hmma reads every visible token");
+    static_assert(!kInputKv, "hmma does not append");
+    static_assert(!kMla, "hmma has no MLA");
+    static_assert(kMTile == 8 || kMTile == 16, "M tile is 8 or 16 rows");
+};
+
+}  // namespace xqajit::device

@@ -1,0 +1,84 @@
+// q as the second operand of S^T = K Q^T: in shared memory, in the order in which the lanes take it.
+#pragma once
+
+#include "common/merge.cuh"
+#include "hmma/kv.cuh"
+
+namespace xqajit::device {
+
+struct Query {
+    Vec16 b[Config::kRowTiles][Config::kChunksK][Config::kStepsK / 2][32];  // [..][two mma steps][lane]: b0, b1, b0, b1
+    float scale[Config::kMTile];  // of a row's scores, to log2 units; with a soft cap, to units of the cap
+};
+
+// A bf16 q meets fp16 keys when KV has 8 bits: its row is multiplied by a power of two that puts its largest value near 2^14, so
+// that only what is 2^-38 of it or less can be lost.
+inline float fp16_scale(float largest) {
+    i32 const exponent = (__float_as_int(largest) >> 23) & 0xff;
+    return largest == 0.0f ? 1.0f : __int_as_float(min(max(127 + 14 + 127 - exponent, 1), 254) << 23);
+}
+
+// This lane's part of row lane/4 of a row tile: the elements that meet its part of a key.
+struct QueryRows {
+    Vec16 part[Config::kChunksK][Config::kStepsK / 2];
+};
+
+// Row tile `n`, by one warp. Rows past nb_rows are zeros.
+inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lane lane) {
+    u32 const m = n * 8 + lane.eighth;
+    u32 const row = work.first_row + m;
+    i64 const token = (work.q_row + row / Config::kGroupSize) * Config::kBeamWidth + work.beam;
+    i64 const head = work.kv_head * Config::kGroupSize + row % Config::kGroupSize;
+    u16 const* const base = static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head;
+    QueryRows rows;
+#pragma unroll
+    for (u32 c = 0; c < Config::kChunksK; ++c) {
+#pragma unroll
+        for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
+            u32 const element = c * Config::kChunkK + lane.quarter * Config::kVecElems + two * 8;
+            rows.part[c][two] = Vec16{{0, 0, 0, 0}};
+            if (m < work.nb_rows && element < Config::kHeadDim) rows.part[c][two] = load_cached(base + element);
+        }
+    }
+    return rows;
+}
+
+inline void store_query(KernelArgs const& args, QueryRows rows, u32 n, Lane lane, Query& query) {
+    constexpr bool kRescaled = Config::k8Bit && Config::kQType == Type::kBf16;
+    float row_scale = 1.0f;
+    if constexpr (kRescaled) {
+        float largest = 0.0f;
+#pragma unroll
+        for (u32 c = 0; c < Config::kChunksK; ++c) {
+#pragma unroll
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
+                Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
+#pragma unroll
+                for (u32 e = 0; e < 8; ++e) largest = fmaxf(largest, fabsf(values.value[e]));
+            }
+        }
+        largest = fmaxf(largest, shuffle_xor(largest, 1));
+        largest = fmaxf(largest, shuffle_xor(largest, 2));
+        row_scale = fp16_scale(largest);
+    }
+#pragma unroll
+    for (u32 c = 0; c < Config::kChunksK; ++c) {
+#pragma unroll
+        for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
+            if constexpr (kRescaled) {
+                Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
+#pragma unroll
+                for (u32 w = 0; w < 4; ++w)
+                    rows.part[c][two].word[w] = pack_half2(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
+            }
+            query.b[n][c][two][lane.eighth * 4 + lane.quarter] = rows.part[c][two];
+        }
+    }
+    if (lane.quarter == 0) {
+        float const k_scale = args.k_scale_ptr != nullptr ? *args.k_scale_ptr : args.k_scale;
+        query.scale[n * 8 + lane.eighth] =
+            args.qk_scale * k_scale * (Config::kHasSoftcap ? 1.0f / args.softcap : kLog2E) / row_scale;
+    }
+}
+
+}  // namespace xqajit::device
