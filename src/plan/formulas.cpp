@@ -16,7 +16,8 @@ constexpr std::uint64_t kTargetWaves = 8;
 // Half goes up, as std::round has it for positive numbers. The operands here stay far below 2^63.
 std::uint64_t rounded_div(std::uint64_t value, std::uint64_t divisor) { return (2 * value + divisor) / (2 * divisor); }
 
-// Both factors have 32 bits, so the product has 64; past 2^40 it exceeds every SM count a thousandfold, and the cap leaves head-room.
+// Both factors have 32 bits, so the product has 64; past 2^40 it exceeds every SM count a thousandfold, and the cap leaves
+// head-room.
 std::uint64_t product(std::uint64_t batch, std::uint64_t num_kv_heads) {
     return std::clamp<std::uint64_t>(batch * num_kv_heads, 1, std::uint64_t{1} << 40);
 }
@@ -59,9 +60,9 @@ std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_hea
 }
 
 std::uint32_t mmha_wave_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint32_t sm_count) {
-    // Four blocks an SM is what the registers of group size 1 allow, the shapes this family is fast for; a second, partial wave costs
-    // more than it balances (kernel_src/mmha/README.md has the measurement). Larger groups have several row blocks besides, which
-    // are left out: they read the same KV, and more sub-sequences measured better than fewer there.
+    // Four blocks an SM is what the registers of group size 1 allow, the shapes this family is fast for; a second, partial wave
+    // costs more than it balances (kernel_src/mmha/README.md has the measurement). Larger groups have several row blocks besides,
+    // which are left out: they read the same KV, and more sub-sequences measured better than fewer there.
     return at_least_1(4 * std::uint64_t{sm_count} / product(batch, num_kv_heads));
 }
 

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "kernel_src/common/contract.h"
+#include "kernel_src/common/work_division.h"
+#include "kernel_src/hmma/launch.h"
 #include "plan/ceil_div.h"
+#include "select/select.h"
 
 namespace xqajit {
 
@@ -25,10 +28,11 @@ static_assert(same(device::Type::kFp16, XQAJIT_DTYPE_FP16) && same(device::Type:
 static_assert(same(device::SpecDec::kNone, XQAJIT_SPEC_DEC_NONE) && same(device::SpecDec::kLinear, XQAJIT_SPEC_DEC_LINEAR) &&
               same(device::SpecDec::kTree, XQAJIT_SPEC_DEC_TREE));
 static_assert(same(device::Division::kStatic, XQAJIT_DIVISION_STATIC) &&
+              same(device::Division::kBalanced, XQAJIT_DIVISION_BALANCED) &&
               same(device::Division::kInvariant, XQAJIT_DIVISION_INVARIANT));
 
 Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
-    if (spec.family != Family::kMmha) {
+    if (!family_is_built(spec.family)) {
         return unsupported(fmt::format("{} has no launch plan: its kernels are no part of this build", family_name(spec.family)));
     }
     if (bounds.q_len < 1 || bounds.q_len > kMaxQLen) {
@@ -42,10 +46,6 @@ Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
         return invalid_argument(
             fmt::format("division is {}: accepted are static (1), balanced (2) and invariant (3)", bounds.division));
     }
-    if (!family_divides(spec.family, bounds.division)) {
-        return unsupported(
-            fmt::format("division is {}: {} has no such division", division_name(bounds.division), family_name(spec.family)));
-    }
     if (bounds.nb_sub_seq != 0 && bounds.division != XQAJIT_DIVISION_STATIC) {
         return invalid_argument(
             fmt::format("nb_sub_seq is {} under {} division: accepted is 0 (only static division takes a number)",
@@ -54,63 +54,130 @@ Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
     return {};
 }
 
+// How the family's blocks share an SM.
+struct BlockShape {
+    std::uint32_t threads;
+    std::uint32_t per_sm;  // of them at once
+};
+
+std::uint64_t partial_bytes(KernelSpec const& spec) { return device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float); }
+
+// One partial result a warp.
+std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t threads) {
+    return static_cast<std::uint32_t>(threads / 32 * partial_bytes(spec));
+}
+
+device::HmmaShape hmma_shape(KernelSpec const& spec) {
+    return device::hmma_shape(spec.head_dim, static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)), spec.m_tile);
+}
+
+// `units`: blocks that the launch has at least.
+BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
+    if (spec.family == Family::kMmha) return {device::kMmhaThreads, 4};
+    // One large block an SM needs fewer parts; where there are units enough, two small ones fill each other's gaps
+    // (kernel_src/hmma/README.md has the measurement). Invariant division must not ask how many there are.
+    std::uint32_t const threads = hmma_shape(spec).max_threads;
+    bool const many = bounds.division == XQAJIT_DIVISION_INVARIANT || 2 * units >= 3 * std::uint64_t{bounds.sm_count};
+    return many ? BlockShape{threads / 2, 2} : BlockShape{threads, 1};
+}
+
 std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
-    if (bounds.division == XQAJIT_DIVISION_INVARIANT) {
-        std::uint64_t const edges = ceil_div(bounds.max_len, kInvariantTokens);
-        return std::max<std::uint64_t>(edges, 1);
-    }
+    if (bounds.division == XQAJIT_DIVISION_INVARIANT) return std::max<std::uint64_t>(ceil_div(bounds.max_len, kInvariantTokens), 1);
     if (bounds.nb_sub_seq != 0) return bounds.nb_sub_seq;
     // Each beam reads its own KV, as a request does.
     std::uint64_t const requests = std::min<std::uint64_t>(std::uint64_t{bounds.batch} * spec.beam_width, UINT32_MAX);
     std::uint32_t const count = static_cast<std::uint32_t>(requests);
     if (spec.mla) return mla_sub_seqs(count, bounds.max_len, bounds.sm_count);
+    if (spec.family == Family::kHmma) return hmma_kernel_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count);
     return std::min(decode_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
                     mmha_wave_sub_seqs(count, bounds.num_kv_heads, bounds.sm_count));
 }
 
+// The parts of all requests under balanced division, and the most that one has.
+struct BalancedParts {
+    std::uint32_t extra;
+    std::uint32_t most;
+};
+
+BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds, std::uint32_t nb_row_blocks, BlockShape block) {
+    // mmha leaves its row blocks out: they read the same KV, and more parts measured better than fewer there.
+    std::uint64_t const blocks_of_part =
+        std::uint64_t{bounds.num_kv_heads} * spec.beam_width * (spec.family == Family::kMmha ? 1 : nb_row_blocks);
+    std::uint64_t const wave = std::max<std::uint64_t>(1, std::uint64_t{bounds.sm_count} * block.per_sm / blocks_of_part);
+    std::uint64_t const granules = ceil_div(bounds.max_len, device::kShareTokens);
+    std::uint32_t const most =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / device::kLeastGranules, 1, kMaxGridX));
+    std::uint32_t const extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
+    return {extra, std::min(extra + 1, most)};
+}
+
 }  // namespace
 
-std::int32_t resolve_division(Family family, std::int32_t division, std::uint32_t nb_sub_seq) {
+std::int32_t resolve_division(std::int32_t division, std::uint32_t nb_sub_seq) {
     if (division != XQAJIT_DIVISION_DEFAULT) return division;
-    bool const balanced = nb_sub_seq == 0 && family_divides(family, XQAJIT_DIVISION_BALANCED);
-    return balanced ? XQAJIT_DIVISION_BALANCED : XQAJIT_DIVISION_STATIC;
+    return nb_sub_seq == 0 ? XQAJIT_DIVISION_BALANCED : XQAJIT_DIVISION_STATIC;
+}
+
+std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint32_t wave, std::uint32_t most_parts) {
+    if (batch == 0) return 0;
+    std::uint64_t const fill = batch < wave ? wave - batch : 0;
+    std::uint64_t const even = std::min<std::uint64_t>(batch - 1, 2 * std::uint64_t{wave});
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(fill, even), std::uint64_t{batch} * (most_parts - 1)));
+}
+
+std::uint32_t most_dynamic_smem(KernelSpec const& spec) {
+    return spec.family == Family::kHmma ? dynamic_smem(spec, hmma_shape(spec).max_threads) : 0;
 }
 
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
     XQAJIT_RETURN_IF_ERROR(check(spec, bounds));
     LaunchPlan plan;
-    plan.block_x = device::kMmhaThreads;
     plan.nb_row_blocks = (bounds.q_len * spec.group_size + spec.m_tile - 1) / spec.m_tile;
     if (bounds.division == XQAJIT_DIVISION_INVARIANT) plan.tokens_per_sub_seq = kInvariantTokens;
     if (bounds.batch == 0) return plan;
 
     // Capped at each step, so that no product overflows: a capped one is past every limit anyway.
-    std::uint64_t const nb_sub_seq = sub_seqs(spec, bounds);
-    std::uint64_t blocks = 1;
-    for (std::uint64_t const factor : {std::uint64_t{bounds.batch}, std::uint64_t{spec.beam_width},
-                                       std::uint64_t{bounds.num_kv_heads}, std::uint64_t{plan.nb_row_blocks}, nb_sub_seq}) {
-        blocks = factor > kMaxGridX ? kMaxGridX + 1 : std::min(blocks * factor, kMaxGridX + 1);
+    auto const capped_product = [](std::initializer_list<std::uint64_t> factors) {
+        std::uint64_t product = 1;
+        for (std::uint64_t const factor : factors)
+            product = factor > kMaxGridX ? kMaxGridX + 1 : std::min(product * factor, kMaxGridX + 1);
+        return product;
+    };
+    std::uint64_t const blocks_of_part = capped_product({spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks});
+    BlockShape const block = block_shape(spec, bounds, capped_product({bounds.batch, blocks_of_part}));
+    std::uint64_t parts = bounds.batch, slots = 0, most_parts = 0;
+    if (bounds.division == XQAJIT_DIVISION_BALANCED) {
+        BalancedParts const balanced = balanced_parts(spec, bounds, plan.nb_row_blocks, block);
+        plan.nb_extra_parts = balanced.extra;
+        most_parts = balanced.most;
+        parts += balanced.extra;
+        slots = device::balanced_slots(balanced.extra);
+    } else {
+        most_parts = sub_seqs(spec, bounds);
+        parts = capped_product({bounds.batch, most_parts});
+        slots = most_parts > 1 ? parts : 0;
     }
+    std::uint64_t const blocks = capped_product({parts, blocks_of_part});
     if (blocks > kMaxGridX) {
-        return invalid_argument(
-            fmt::format("the grid of batch {} x beam_width {} x num_kv_heads {} x {} row blocks x {} sub-sequences is more than "
-                        "the {} blocks that a "
-                        "launch can have",
-                        bounds.batch, spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks, nb_sub_seq, kMaxGridX));
+        return invalid_argument(fmt::format(
+            "the grid of batch {} x beam_width {} x num_kv_heads {} x {} row blocks x up to {} sub-sequences is more than "
+            "the {} blocks that a launch can have",
+            bounds.batch, spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks, most_parts, kMaxGridX));
     }
+    plan.block_x = block.threads;
     plan.grid_x = static_cast<std::uint32_t>(blocks);
-    plan.nb_sub_seq = static_cast<std::uint32_t>(nb_sub_seq);
-    plan.units = blocks / nb_sub_seq;
-    if (nb_sub_seq > 1) {
-        plan.partial_bytes = blocks * device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float);
-        plan.workspace_bytes = workspace_for(plan.units, plan.partial_bytes);
-    }
+    plan.nb_sub_seq = static_cast<std::uint32_t>(most_parts);
+    plan.nb_slots = static_cast<std::uint32_t>(slots * blocks_of_part);
+    plan.workspace_bytes =
+        workspace_for(std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq), plan.nb_slots * partial_bytes(spec));
+    if (spec.family == Family::kHmma) plan.dynamic_smem = dynamic_smem(spec, block.threads);
     return plan;
 }
 
 std::string LaunchPlan::to_string() const {
-    std::string text = fmt::format("grid {} x block {}, nb_sub_seq {}, nb_row_blocks {}, units {}, workspace {} bytes", grid_x,
-                                   block_x, nb_sub_seq, nb_row_blocks, units, workspace_bytes);
+    std::string text = fmt::format("grid {} x block {}, nb_sub_seq {}, nb_row_blocks {}, workspace {} bytes", grid_x, block_x,
+                                   nb_sub_seq, nb_row_blocks, workspace_bytes);
+    if (nb_extra_parts != 0) text += fmt::format(", {} extra parts", nb_extra_parts);
     if (tokens_per_sub_seq != 0) text += fmt::format(", {} tokens a sub-sequence", tokens_per_sub_seq);
     return text;
 }
@@ -121,9 +188,9 @@ std::string LaunchPlan::to_json() const {
         {"block_x", block_x},
         {"nb_row_blocks", nb_row_blocks},
         {"nb_sub_seq", nb_sub_seq},
+        {"nb_extra_parts", nb_extra_parts},
         {"tokens_per_sub_seq", tokens_per_sub_seq},
-        {"units", units},
-        {"partial_bytes", partial_bytes},
+        {"nb_slots", nb_slots},
         {"workspace_bytes", workspace_bytes},
         {"dynamic_smem", dynamic_smem},
     });

@@ -9,25 +9,29 @@ namespace xqajit {
 namespace {
 
 constexpr std::uint64_t kAlign = 256;
-// One part in 32 is counters. A unit's least partials are 2 x 80 bytes against its counter of 4, so that past the first few KB the
-// partials alone decide the size; below, workspace_for() sees to the counters.
+// One part in 32 is counters. A partial has 80 bytes or more against its counters of 4 a merge level, so that past the first few
+// KB the partials alone decide the size for all but the smallest heads; there, workspace_for() sees to the counters.
 constexpr std::uint64_t kCounterShare = 32;
 
 }  // namespace
 
 std::uint64_t counter_bytes(std::uint64_t workspace_bytes) { return workspace_bytes / kCounterShare / kAlign * kAlign; }
 
-std::uint64_t workspace_for(std::uint64_t units, std::uint64_t partial_bytes) {
-    // Counted in pieces of 256 bytes: of w pieces floor(w / 32) are counters and the rest partials. Both grow with w, so the least w is
-    // the larger of the two least ones: for c counter pieces 32 c; for p partial pieces p + floor((p - 1) / 31), since each 31 pieces of
-    // partials before the last bring a piece of counters with them.
-    std::uint64_t const counters = kCounterShare * ceil_div(units * sizeof(std::uint32_t), kAlign);
+std::uint64_t workspace_for(std::uint64_t nb_counters, std::uint64_t partial_bytes) {
+    // Counted in pieces of 256 bytes: of w pieces floor(w / 32) are counters and the rest partials. Both grow with w, so the
+    // least w is the larger of the two least ones: for c counter pieces 32 c; for p partial pieces p + floor((p - 1) / 31), since
+    // each 31 pieces of partials before the last bring a piece of counters with them.
+    std::uint64_t const counters = kCounterShare * ceil_div(nb_counters * sizeof(std::uint32_t), kAlign);
     std::uint64_t const pieces = ceil_div(partial_bytes, kAlign);
     std::uint64_t const partials = pieces == 0 ? 0 : pieces + (pieces - 1) / (kCounterShare - 1);
     return std::max(counters, partials) * kAlign;
 }
 
-Result<std::uint64_t> workspace_size(KernelSpec const& spec, LaunchBounds const& bounds) {
+namespace {
+
+constexpr std::uint64_t kMostBlocksAnSm = 4;
+
+Result<std::uint64_t> most_static(KernelSpec const& spec, LaunchBounds const& bounds) {
     // Neither the number of sub-sequences nor the number of row blocks shrinks with max_len or q_len, so both stay at their bounds.
     // The number of sub-sequences shrinks as the batch grows, so the whole batch is not always the worst. Of the batches with one
     // number of sub-sequences the largest needs most: walk down over the places where that number changes.
@@ -49,6 +53,34 @@ Result<std::uint64_t> workspace_size(KernelSpec const& spec, LaunchBounds const&
         if (below == 0) return most;
         at.batch = below;
     }
+}
+
+Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& bounds) {
+    // Extra parts never shrink with max_len, but they do with the batch until it fills a wave, then grow to two waves, and a wave
+    // holds fewer requests the more row blocks they have. So try each: past this many requests all need as much as the whole batch.
+    std::uint64_t const last = 2 * std::uint64_t{bounds.sm_count} * kMostBlocksAnSm + 2;
+    std::uint64_t most = 0;
+    LaunchBounds at = bounds;
+    for (at.q_len = 1; at.q_len <= bounds.q_len; ++at.q_len) {
+        for (at.batch = 1; at.batch <= bounds.batch; at.batch = at.batch == last ? bounds.batch : at.batch + 1) {
+            Result<LaunchPlan> const plan = make_plan(spec, at);
+            if (!plan.ok()) return plan.status();
+            most = std::max(most, plan->workspace_bytes);
+            if (at.batch == bounds.batch) break;
+        }
+    }
+    return most;
+}
+
+}  // namespace
+
+Result<std::uint64_t> workspace_size(KernelSpec const& spec, LaunchBounds const& bounds) {
+    if (bounds.division == XQAJIT_DIVISION_BALANCED && bounds.batch != 0) {
+        Result<LaunchPlan> const whole = make_plan(spec, bounds);  // refuses what the smaller ones below would not
+        if (!whole.ok()) return whole.status();
+        return most_balanced(spec, bounds);
+    }
+    return most_static(spec, bounds);
 }
 
 }  // namespace xqajit

@@ -17,8 +17,9 @@ std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t gr
     std::uint32_t const rows = group_size * params.q_len;
     bool const draft = params.spec_dec != XQAJIT_SPEC_DEC_NONE;
     switch (family) {
+        // Rows are mma's columns, eight a tile; a second tile of accumulators has no place beside a large head's.
         case Family::kHmma:
-            return !draft ? group_size : rows <= 16 ? 16 : 32;
+            return rows <= 8 || params.head_dim > 128 ? 8 : 16;
         case Family::kGmma:
             return !draft ? group_size : 64;
         case Family::kMla:
@@ -52,18 +53,6 @@ std::optional<Family> family_from_name(std::string_view name) {
         if (name == family_name(family)) return family;
     }
     return std::nullopt;
-}
-
-bool family_divides(Family family, std::int32_t division) {
-    switch (division) {
-        case XQAJIT_DIVISION_STATIC:
-        case XQAJIT_DIVISION_INVARIANT:
-            return true;
-        case XQAJIT_DIVISION_BALANCED:
-            return family != Family::kMmha;
-        default:
-            return false;
-    }
 }
 
 KernelSpec make_spec(Family family, XQAParams const& params, ArchFacts const& arch) {

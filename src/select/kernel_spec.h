@@ -13,8 +13,6 @@ enum class Family : std::uint32_t { kHmma, kGmma, kMla, kMmha };
 inline constexpr Family kFamilies[] = {Family::kHmma, Family::kGmma, Family::kMla, Family::kMmha};
 char const* family_name(Family family);  // "hmma", "gmma", "mla", "mmha"
 std::optional<Family> family_from_name(std::string_view name);
-// Whether the family's kernels divide KV that way; false for DEFAULT, which is no way of its own.
-bool family_divides(Family family, std::int32_t division);
 
 struct KernelSpec {
     Family family = Family::kMmha;

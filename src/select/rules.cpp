@@ -13,7 +13,7 @@ using Params = XQAParams;
 using Arch = ArchFacts;
 
 // Families whose kernels kernel_src/ holds. mmha serves every shape until the others join.
-constexpr bool is_built(Family family) { return family == Family::kMmha; }
+constexpr bool is_built(Family family) { return family == Family::kHmma || family == Family::kMmha; }
 
 std::uint32_t group_of(Params const& p) { return p.num_kv_heads == 0 ? 0 : p.num_q_heads / p.num_kv_heads; }
 bool is_16bit(std::int32_t dtype) { return dtype == XQAJIT_DTYPE_FP16 || dtype == XQAJIT_DTYPE_BF16; }
@@ -187,9 +187,6 @@ constexpr Rule kMmha[] = {
     {"mmha.numeric", "numeric is exact16: the arithmetic is float32", is_exact16, numeric_found},
     {"mmha.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
     {"mmha.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
-    {"mmha.division", "division is static, invariant or default, which is static",
-     [](Params const& p, Arch const&) { return p.division == XQAJIT_DIVISION_DEFAULT || family_divides(Family::kMmha, p.division); },
-     division_found},
 };
 // clang-format on
 

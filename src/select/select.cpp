@@ -84,6 +84,10 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
     XQAParams const shape = overridden(params, overrides);
     std::vector<Family> const& order = overrides.force_kernel;
     Selection selection;
+    auto const judged = [&](Family family) {
+        return overrides.perf_gate && (family == Family::kHmma || family == Family::kGmma) &&
+               of(selection.admissions, Family::kMmha).ok;
+    };
     for (Family const family : kFamilies) {
         bool const forced = std::find(order.begin(), order.end(), family) != order.end();
         selection.admissions.push_back(
@@ -98,6 +102,7 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
         }
         selection.reason = chosen_reason(*chosen, selection.admissions);
         selection.spec = make_spec(*chosen, shape, arch);
+        if (judged(*chosen)) selection.below_gate = make_spec(Family::kMmha, shape, arch);
         return selection;
     }
 

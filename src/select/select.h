@@ -57,8 +57,15 @@ XQAParams overridden(XQAParams const& params, Overrides const& overrides);
 
 struct Selection {
     KernelSpec spec;
+    // The kernel of launches that do not pass the perf gate; unset where it is off, or the family is not one that it judges.
+    std::optional<KernelSpec> below_gate;
     std::string reason;                 // "choice.gmma: ..." or "forced: ...": which order was followed and who refused before
     std::vector<Admission> admissions;  // one a family, in kFamilies' order
+
+    // All kernels that launches of the shape may run.
+    std::vector<KernelSpec> specs() const {
+        return below_gate ? std::vector<KernelSpec>{spec, *below_gate} : std::vector<KernelSpec>{spec};
+    }
 };
 // `params` is normalized and valid; what `overrides` forces wins over its fields. UNSUPPORTED names the rule that refused each family;
 // a forced choice that no forced family serves is UNSUPPORTED too, never a silent fallback.
@@ -68,8 +75,8 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
 // mla admits MLA shapes alone, gmma refuses linear drafts, and plain MHA is mmha's. nullopt: nobody admits it.
 std::optional<Family> choose(std::span<Admission const> admissions);
 
-// The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference). With mmha alone built it has
-// nothing to decide, and explain reports it. past_len: tokens of the longest request; multi_block: whether its KV may be divided.
+// The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference), asked at each launch: where it does
+// not, Selection::below_gate runs. past_len: tokens of the longest request; multi_block: whether its KV may be divided.
 bool perf_gate_passes(XQAParams const& params, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t past_len,
                       bool multi_block);
 

@@ -1,4 +1,6 @@
 // The whole chain for one shape, as a document: nothing is compiled, and NVRTC is loaded only where it would be needed.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -71,11 +73,15 @@ Json image_json(KernelImages const& images, Toolchain& toolchain, CompileRequest
     return {{"from", "compile"}};
 }
 
-Json perf_gate_json(Overrides const& overrides, Selection const& selection, XQAParams const& params, Target const& target,
-                    std::uint32_t batch, std::uint64_t seq_len) {
-    Json json = {{"setting", overrides.perf_gate ? "reference" : "off"},
-                 {"passes", perf_gate_passes(params, target.arch.sm_count, batch, seq_len, true)}};
-    if (selection.spec.family == Family::kMmha) json["effect"] = "none: the shape is mmha's either way";
+Json perf_gate_json(Overrides const& overrides, Selection const& selection, bool passes) {
+    Json json = {{"setting", overrides.perf_gate ? "reference" : "off"}, {"passes", passes}};
+    if (selection.below_gate) {
+        json["effect"] = passes ? "none at this batch and length" : "mmha runs at this batch and length";
+    } else if (overrides.perf_gate) {
+        json["effect"] = !overrides.force_kernel.empty() ? "none: XQAJIT_FORCE_KERNEL decides"
+                                                         : fmt::format("none: it judges the choice of hmma and gmma, not {}",
+                                                                       family_name(selection.spec.family));
+    }
     return json;
 }
 
@@ -114,21 +120,24 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
     json["key"] = key_json(request, key, impl_->toolchain);
     json["image"] = image_json(impl_->images, impl_->toolchain, request, key);
 
-    LaunchBounds const bounds = bounds_of(spec, forced, target->arch.sm_count, batch, seq_len, shape->q_len);
-    Json launch = {{"batch", batch},
+    LaunchBounds const bounds = bounds_of(forced, target->arch.sm_count, batch, seq_len, shape->q_len);
+    bool const passes = passes_gate(forced, bounds);
+    KernelSpec const& launched = selection->below_gate && !passes ? *selection->below_gate : spec;
+    Json launch = {{"family", family_name(launched.family)},
+                   {"batch", batch},
                    {"seq_len", seq_len},
                    {"division", division_name(bounds.division)},
                    {"nb_sub_seq", bounds.nb_sub_seq},
                    {"pdl", target->arch.has_pdl && forced.pdl != 0},
                    {"on_miss", impl_->settings.text(SettingId::kOnMiss)}};
-    Result<LaunchPlan> const plan = make_plan(spec, bounds);
+    Result<LaunchPlan> const plan = make_plan(launched, bounds);
     if (plan.ok())
         launch["plan"] = parse(plan->to_json());
     else
         launch["error"] = error_json(plan.status());
-    if (Result<std::uint64_t> const bytes = xqajit::workspace_size(spec, bounds); bytes.ok()) launch["workspace_size"] = *bytes;
+    if (Result<std::uint64_t> const bytes = workspace_size_of(*selection, bounds); bytes.ok()) launch["workspace_size"] = *bytes;
     json["launch"] = std::move(launch);
-    json["perf_gate"] = perf_gate_json(overrides, *selection, *shape, *target, batch, seq_len);
+    json["perf_gate"] = perf_gate_json(overrides, *selection, passes);
     return to_text(json, 1);
 }
 

@@ -24,11 +24,16 @@ struct LoadedImage {
     driver::LoadedKernel kernel;
 };
 
+struct SpecifiedKernel {
+    KernelSpec spec;
+    LoadedImage const* loaded;  // owned by Service::Impl::loaded
+};
+
 // Everything a launch of one shape in one context needs to know.
 struct PreparedKernel {
-    KernelSpec spec;
-    ArchFacts arch;             // of the image, with the device's SM count
-    LoadedImage const* loaded;  // owned by Service::Impl::loaded
+    SpecifiedKernel chosen;
+    std::optional<SpecifiedKernel> below_gate;  // see Selection
+    ArchFacts arch;                             // of the image, with the device's SM count
 };
 
 struct Service::Impl {
@@ -72,12 +77,17 @@ struct Service::Impl {
     // What a shape gets in a context, or the rules that refuse it. Loads and compiles nothing.
     Result<Admitted> admit_in(driver::ContextInfo const& context, XQAParams const& params) const;
     Result<PreparedKernel*> prepare_in(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key);
-    Result<LoadedImage*> load_in(driver::ContextInfo const& context, KernelSpec const& spec, std::uint32_t dynamic_smem);
+    Result<SpecifiedKernel> load_in(driver::ContextInfo const& context, KernelSpec const& spec);
 };
 
-// What a launch of `spec` with these bounds is planned by. forced: the shape with the settings' overrides.
-LaunchBounds bounds_of(KernelSpec const& spec, XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch,
-                       std::uint64_t max_len, std::uint32_t q_len);
+// What a launch with these bounds is planned by. forced: the shape with the settings' overrides.
+LaunchBounds bounds_of(XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t max_len,
+                       std::uint32_t q_len);
+
+// Whether such a launch passes the perf gate: below it Selection::below_gate runs, where there is one.
+bool passes_gate(XQAParams const& forced, LaunchBounds const& bounds);
+// xqajit::workspace_size() for whichever of the kernels a launch runs.
+Result<std::uint64_t> workspace_size_of(Selection const& selection, LaunchBounds const& bounds);
 
 // Defaults filled in and every range checked.
 Result<XQAParams> checked(XQAParams const& params);

@@ -51,7 +51,9 @@ device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, Lau
     out.q_len = args.q_len;
     out.nb_row_blocks = plan.nb_row_blocks;
     out.nb_sub_seq = plan.nb_sub_seq;
-    out.division = division == XQAJIT_DIVISION_INVARIANT ? device::Division::kInvariant : device::Division::kStatic;
+    out.nb_extra_parts = plan.nb_extra_parts;
+    out.nb_slots = plan.nb_slots;
+    out.division = static_cast<device::Division>(division);  // plan.cpp asserts that the values agree
     out.tokens_per_sub_seq = plan.tokens_per_sub_seq;
     return out;
 }

@@ -36,17 +36,32 @@ Result<XQAParams> checked(XQAParams const& params) {
 
 CompileRequest request_of(KernelSpec const& spec) { return {spec.family, spec.target, macros_for(spec)}; }
 
-LaunchBounds bounds_of(KernelSpec const& spec, XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch,
-                       std::uint64_t max_len, std::uint32_t q_len) {
+LaunchBounds bounds_of(XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t max_len,
+                       std::uint32_t q_len) {
     LaunchBounds bounds;
     bounds.batch = batch;
     bounds.max_len = max_len;
     bounds.q_len = q_len;
     bounds.num_kv_heads = forced.num_kv_heads;
-    bounds.division = resolve_division(spec.family, forced.division, forced.nb_sub_seq);
+    bounds.division = resolve_division(forced.division, forced.nb_sub_seq);
     bounds.nb_sub_seq = forced.nb_sub_seq;
     bounds.sm_count = sm_count;
     return bounds;
+}
+
+bool passes_gate(XQAParams const& forced, LaunchBounds const& bounds) {
+    bool const multi_block = bounds.nb_sub_seq != 1;
+    return perf_gate_passes(forced, bounds.sm_count, bounds.batch, bounds.max_len, multi_block);
+}
+
+Result<std::uint64_t> workspace_size_of(Selection const& selection, LaunchBounds const& bounds) {
+    std::uint64_t most = 0;
+    for (KernelSpec const& spec : selection.specs()) {
+        Result<std::uint64_t> const bytes = workspace_size(spec, bounds);
+        if (!bytes.ok()) return bytes;
+        most = std::max(most, *bytes);
+    }
+    return most;
 }
 
 Status Service::prepare(XQAParams const& params) {
@@ -76,21 +91,22 @@ Result<PreparedKernel*> Service::Impl::prepare_in(driver::ContextInfo const& con
     return prepared.get_or_build(key, [&]() -> Result<std::unique_ptr<PreparedKernel>> {
         Result<Admitted> const admitted = admit_in(context, params);
         if (!admitted.ok()) return admitted.status();
-        KernelSpec const& spec = admitted->selection.spec;
-        // Shared memory is a property of the kernel, so any small launch tells it.
-        Result<LaunchPlan> const plan =
-            make_plan(spec, bounds_of(spec, overridden(params, overrides), admitted->arch.sm_count, 1, 1, 1));
-        if (!plan.ok()) return plan.status();
-        Result<LoadedImage*> const kernel = load_in(context, spec, plan->dynamic_smem);
-        if (!kernel.ok()) return kernel.status();
-        return std::make_unique<PreparedKernel>(PreparedKernel{spec, admitted->arch, *kernel});
+        Result<SpecifiedKernel> const chosen = load_in(context, admitted->selection.spec);
+        if (!chosen.ok()) return chosen.status();
+        auto kernel = std::make_unique<PreparedKernel>(PreparedKernel{*chosen, std::nullopt, admitted->arch});
+        if (admitted->selection.below_gate) {
+            Result<SpecifiedKernel> const below = load_in(context, *admitted->selection.below_gate);
+            if (!below.ok()) return below.status();
+            kernel->below_gate = *below;
+        }
+        return kernel;
     });
 }
 
-Result<LoadedImage*> Service::Impl::load_in(driver::ContextInfo const& context, KernelSpec const& spec,
-                                            std::uint32_t dynamic_smem) {
+Result<SpecifiedKernel> Service::Impl::load_in(driver::ContextInfo const& context, KernelSpec const& spec) {
     CompileRequest const request = request_of(spec);
-    return loaded.get_or_build({images.key_of(request).key, context.id}, [&]() -> LoadedResult {
+    std::uint32_t const dynamic_smem = most_dynamic_smem(spec);
+    Result<LoadedImage*> const in_context = loaded.get_or_build({images.key_of(request).key, context.id}, [&]() -> LoadedResult {
         Result<std::shared_ptr<KernelImage const>> const image = images.get(request);
         if (!image.ok()) return image.status();
         LoadedResult kernel = load(context, {*image}, dynamic_smem);
@@ -109,6 +125,8 @@ Result<LoadedImage*> Service::Impl::load_in(driver::ContextInfo const& context, 
         if (!ptx.ok()) return kernel;
         return load(context, {*image, *ptx}, dynamic_smem);
     });
+    if (!in_context.ok()) return in_context.status();
+    return SpecifiedKernel{spec, *in_context};
 }
 
 Result<std::uint64_t> Service::workspace_size(XQAParams const& params, std::uint32_t max_batch, std::uint64_t max_len) {
@@ -120,9 +138,9 @@ Result<std::uint64_t> Service::workspace_size(XQAParams const& params, std::uint
     if (!context.ok()) return context.status();
     Result<Impl::Admitted> const admitted = impl_->admit_in(**context, *shape);
     if (!admitted.ok()) return admitted.status();
-    KernelSpec const& spec = admitted->selection.spec;
-    return xqajit::workspace_size(
-        spec, bounds_of(spec, overridden(*shape, impl_->overrides), admitted->arch.sm_count, max_batch, max_len, shape->q_len));
+    LaunchBounds const bounds =
+        bounds_of(overridden(*shape, impl_->overrides), admitted->arch.sm_count, max_batch, max_len, shape->q_len);
+    return workspace_size_of(admitted->selection, bounds);
 }
 
 Status Service::supports(XQAParams const& params, char const* arch) {

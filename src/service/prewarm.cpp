@@ -95,6 +95,7 @@ public:
     Service::PrewarmReport report(std::size_t entries, double seconds) const;
 
 private:
+    void add(Job job, std::string const& name);
     void compile(Job& job, std::string const* worker) noexcept;
     void compile_or_throw(Job& job, std::string const* worker);
     void finish(Job& job, std::string result, Status status);
@@ -109,23 +110,32 @@ private:
 };
 
 void Prewarm::add(ShapeEntry const& entry, Target const& target) {
-    Job job;
-    job.request.target = target.arch.target;
     Result<Selection> const selection = select(entry.params, target.arch, service_.overrides);
-    if (selection.ok()) {
-        job.admitted = true;
-        job.cost = expected_cost(selection->spec);
-        job.request = request_of(selection->spec);
-        job.key = service_.images.key_of(job.request);
-        auto const [known, is_new] = job_of_key_.try_emplace(job.key.key, jobs_.size());
-        if (!is_new) {
-            if (!entry.name.empty()) jobs_[known->second].names.push_back(entry.name);
-            return;
-        }
+    if (!selection.ok()) {
+        Job job;
+        job.request.target = target.arch.target;
+        job.status = selection.status();
+        add(std::move(job), entry.name);
+        return;
     }
-    job.status = selection.status();
-    if (!entry.name.empty()) job.names.push_back(entry.name);
-    jobs_.push_back(std::move(job));
+    for (KernelSpec const& spec : selection->specs()) {
+        Job job;
+        job.admitted = true;
+        job.cost = expected_cost(spec);
+        job.request = request_of(spec);
+        job.key = service_.images.key_of(job.request);
+        add(std::move(job), entry.name);
+    }
+}
+
+void Prewarm::add(Job job, std::string const& name) {
+    Job* at = nullptr;
+    if (job.admitted) {
+        auto const [known, is_new] = job_of_key_.try_emplace(job.key.key, jobs_.size());
+        if (!is_new) at = &jobs_[known->second];
+    }
+    if (at == nullptr) at = &jobs_.emplace_back(std::move(job));
+    if (!name.empty()) at->names.push_back(name);
 }
 
 // Fails only where nothing could be compiled for a reason of the settings.

@@ -14,6 +14,11 @@ Status not_prepared(XQAParams const& params, char const* why) {
             fmt::format("no kernel is loaded for {} and {}: call xqajit_prepare first", to_string(params), why)};
 }
 
+SpecifiedKernel const& kernel_for(PreparedKernel const& prepared, XQAParams const& forced, LaunchBounds const& bounds) {
+    if (!prepared.below_gate || passes_gate(forced, bounds)) return prepared.chosen;
+    return *prepared.below_gate;
+}
+
 }  // namespace
 
 Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* stream) {
@@ -42,8 +47,9 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     }
 
     XQAParams const forced = overridden(*shape, impl_->overrides);
-    LaunchBounds const bounds = bounds_of(prepared->spec, forced, prepared->arch.sm_count, args->batch, args->max_len, args->q_len);
-    Result<LaunchPlan> const plan = make_plan(prepared->spec, bounds);
+    LaunchBounds const bounds = bounds_of(forced, prepared->arch.sm_count, args->batch, args->max_len, args->q_len);
+    SpecifiedKernel const& kernel = kernel_for(*prepared, forced, bounds);
+    Result<LaunchPlan> const plan = make_plan(kernel.spec, bounds);
     if (!plan.ok()) return plan.status();
     if (plan->grid_x == 0) return {};
     if (plan->workspace_bytes != 0) {
@@ -59,7 +65,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     }
     device::KernelArgs kernel_args = launch_args(*shape, *args, *plan, bounds.division);
     driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, prepared->arch.has_pdl && forced.pdl != 0};
-    Status status = driver::launch(prepared->loaded->kernel, config, &kernel_args, stream);
+    Status status = driver::launch(kernel.loaded->kernel, config, &kernel_args, stream);
     if (status.ok()) impl_->launches.add();
     return status;
 }
