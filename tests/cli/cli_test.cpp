@@ -226,7 +226,8 @@ TEST_CASE("explain: one shape, a list, and one that nobody serves", "[cli]") {
 
     ProcessResult const text = shell.run(with_shape({"explain", "--arch", "sm_90a"}));
     CHECK(text.code == 0);
-    for (char const* part : {"mmha", "macros", "XQAJIT_HEAD_DIM=128", "workspace", "gmma.not_built"})
+    for (char const* part :
+         {"hmma", "choice.hmma", "balanced", "mmha", "macros", "XQAJIT_HEAD_DIM=128", "workspace", "gmma.not_built"})
         CHECK(contains(text.out, part));
 }
 
@@ -240,7 +241,7 @@ TEST_CASE("explain prints why a shape or a launch is refused, and exits as prepa
     };
     for (Row const& row : std::vector<Row>{
              {{"--cross-attention"}, 1, "common.cross_attention", true},
-             {{"--division", "balanced"}, 1, "mmha.division", true},
+             {{"--division", "balanced", "--nb-sub-seq", "4"}, 1, "common.nb_sub_seq", true},
              {{"--division", "invariant", "--nb-sub-seq", "4"}, 1, "common.nb_sub_seq", true},
              {{"--batch", "65536", "--nb-sub-seq", "6000"}, 2, "2147483647 blocks", false},
              {{"--batch", "65536", "--seq-len", "2147483647", "--division", "invariant"}, 2, "2147483647 blocks", false},
@@ -255,7 +256,7 @@ TEST_CASE("explain prints why a shape or a launch is refused, and exits as prepa
         CHECK(contains((row.shape ? document : document["launch"])["error"]["message"].get<std::string>(), row.printed));
     }
     std::string const list = shell.write("list.json", R"({"version": 1, "shapes": [{"q_dtype": "bf16", "num_q_heads": 32,
-        "num_kv_heads": 8, "head_dim": 64, "division": ["static", "balanced", "invariant"]}]})");
+        "num_kv_heads": 8, "head_dim": 64, "nb_sub_seq": 4, "division": ["static", "balanced", "invariant"]}]})");
     CHECK(shell.document({"explain", "--shapes", list, "--arch", "sm_90a"}, 1)["shapes"].size() == 3);
 }
 
@@ -347,7 +348,7 @@ TEST_CASE("doctor and capabilities print what the documents say", "[cli]") {
     CHECK(capabilities["families"].size() == 4);
     std::string const table = shell.run({"capabilities"}).out;
     CHECK(contains(table, "not built"));
-    CHECK(contains(table, "static, invariant"));
+    CHECK(contains(table, "static, balanced, invariant"));
 }
 
 }  // namespace xqajit

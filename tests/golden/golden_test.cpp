@@ -22,9 +22,10 @@ struct Launch {
     std::int32_t division;
 };
 
-constexpr Launch kLaunches[] = {{1, 1000, XQAJIT_DIVISION_STATIC},   {1, 131072, XQAJIT_DIVISION_STATIC},
-                                {7, 8192, XQAJIT_DIVISION_STATIC},   {64, 8192, XQAJIT_DIVISION_STATIC},
-                                {65536, 64, XQAJIT_DIVISION_STATIC}, {7, 8192, XQAJIT_DIVISION_INVARIANT}};
+constexpr Launch kLaunches[] = {
+    {1, 1000, XQAJIT_DIVISION_BALANCED},  {1, 131072, XQAJIT_DIVISION_BALANCED}, {7, 8192, XQAJIT_DIVISION_BALANCED},
+    {64, 8192, XQAJIT_DIVISION_BALANCED}, {65536, 64, XQAJIT_DIVISION_BALANCED}, {1, 131072, XQAJIT_DIVISION_STATIC},
+    {7, 8192, XQAJIT_DIVISION_STATIC},    {64, 8192, XQAJIT_DIVISION_STATIC},    {7, 8192, XQAJIT_DIVISION_INVARIANT}};
 
 template <class T> std::string text_or_error(Result<T> const& result, std::string (*text)(T const&)) {
     return result.ok() ? text(*result) : result.status().to_string();

@@ -39,38 +39,86 @@ TEST_CASE("under invariant division a request's bits depend on neither its neigh
     for (int n = 0; n < 64; ++n) lens.push_back(static_cast<std::int32_t>(random.between(1, 65536)));
     lens[kX] = 8192;
     lens[0] = 65536;  // what the page table holds, and so the loosest max_len
-    ProblemSpec spec = make_spec({.lens = lens});
-    spec.max_pool_pages = 256;
-    spec.params.division = XQAJIT_DIVISION_INVARIANT;
-    ReferenceCase const c = build_case(spec);
-    DeviceProblem problem = make_problem(c);
-    run_part(problem, kX, 1, 8192);
-    Bytes const alone = row_of(c, download(problem), kX);
-    Comparison const right = compare_with_reference(c, download(problem), std::vector<Block>{{kX, 0}, {kX, 7}});
-    INFO(right.text);
-    CHECK(right.ok);
-    for (auto const& [first, count] :
-         {std::pair{37U, 1U}, {37U, 2U}, {36U, 2U}, {30U, 8U}, {37U, 8U}, {33U, 8U}, {0U, 64U}, {36U, 28U}})
-        for (std::uint64_t const max_len : {65536ULL, 0ULL}) {
-            require_ok(problem.poison_outputs());
-            run_part(problem, first, count, max_len);
-            INFO(count << " requests from " << first << ", max_len " << max_len);
-            CHECK(row_of(c, download(problem), kX) == alone);
-        }
+    // 8 heads: mmha's plain MHA; 32: hmma.
+    for (std::uint32_t const q_heads : {8U, 32U}) {
+        ProblemSpec spec = make_spec({.q_heads = q_heads, .lens = lens});
+        spec.max_pool_pages = 256;
+        spec.params.division = XQAJIT_DIVISION_INVARIANT;
+        ReferenceCase const c = build_case(spec);
+        DeviceProblem problem = make_problem(c);
+        run_part(problem, kX, 1, 8192);
+        Bytes const alone = row_of(c, download(problem), kX);
+        Comparison const right = compare_with_reference(c, download(problem), std::vector<Block>{{kX, 0}, {kX, 7}});
+        INFO(right.text);
+        CHECK(right.ok);
+        for (auto const& [first, count] :
+             {std::pair{37U, 1U}, {37U, 2U}, {36U, 2U}, {30U, 8U}, {37U, 8U}, {33U, 8U}, {0U, 64U}, {36U, 28U}})
+            for (std::uint64_t const max_len : {65536ULL, 0ULL}) {
+                require_ok(problem.poison_outputs());
+                run_part(problem, first, count, max_len);
+                INFO(q_heads << " heads, " << count << " requests from " << first << ", max_len " << max_len);
+                CHECK(row_of(c, download(problem), kX) == alone);
+            }
+    }
 }
 
 TEST_CASE("every division gives the same bits run after run", "[gpu][W34]") {
-    for (std::int32_t const division : {XQAJIT_DIVISION_DEFAULT, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT})
-        for (std::uint32_t const split : {0U, 7U}) {
-            if (split && division != XQAJIT_DIVISION_STATIC) continue;
-            ProblemSpec spec = make_spec({.kv = XQAJIT_DTYPE_FP8_E4M3, .lens = {8192, 1, 700, 33, 5000}});
-            spec.params.division = division;
-            spec.params.nb_sub_seq = split;
-            ReferenceCase const c = build_case(spec);
-            DeviceProblem problem = make_problem(c);
-            Outputs const first = run_problem(problem);
-            for (int n = 0; n < 20; ++n) REQUIRE(run_problem(problem) == first);
+    for (std::uint32_t const q_heads : {8U, 32U})
+        for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT})
+            for (std::uint32_t const split : {0U, 7U}) {
+                if (split && division != XQAJIT_DIVISION_STATIC) continue;
+                ProblemSpec spec =
+                    make_spec({.q_heads = q_heads, .kv = XQAJIT_DTYPE_FP8_E4M3, .lens = {8192, 1, 700, 33, 5000, 0, 64}});
+                spec.params.division = division;
+                spec.params.nb_sub_seq = split;
+                ReferenceCase const c = build_case(spec);
+                DeviceProblem problem = make_problem(c);
+                Outputs const first = run_problem(problem);
+                for (int n = 0; n < 20; ++n) REQUIRE(run_problem(problem) == first);
+            }
+}
+
+TEST_CASE("balanced division finds every request's parts, in batches of any size and lengths of any mix", "[gpu][W21]") {
+    Random random(77);
+    std::vector<ProblemSpec> specs;
+    for (std::uint32_t const q_heads : {2U, 8U})
+        for (std::size_t const batch : {1U, 2U, 31U, 32U, 33U, 64U, 65U, 300U})
+            for (int const mix : {0, 1, 2}) {  // one long request, all alike, any
+                std::vector<std::int32_t> lens(batch, mix == 1 ? 900 : 0);
+                if (mix == 0) lens[batch - 1] = 20000;
+                for (std::int32_t& len : lens)
+                    if (mix == 2)
+                        len =
+                            static_cast<std::int32_t>(random.between(0, 3) == 0 ? random.between(0, 6000) : random.between(0, 64));
+                ProblemSpec spec = make_spec({.q_heads = q_heads, .kv_heads = 2, .dim = 64, .page = 16, .lens = lens});
+                spec.params.division = XQAJIT_DIVISION_BALANCED;
+                spec.max_pool_pages = 2048;
+                specs.push_back(spec);
+                spec.params.sliding_window = 300;
+                specs.push_back(spec);
+            }
+    require_all_right(specs);
+}
+
+TEST_CASE("balanced division counts the rows of ragged drafts and of beams", "[gpu][W21]") {
+    Random random(78);
+    std::vector<ProblemSpec> specs;
+    for (std::int32_t const spec_dec : {XQAJIT_SPEC_DEC_LINEAR, XQAJIT_SPEC_DEC_TREE}) {
+        ProblemSpec spec = make_spec({.q_heads = 8, .kv_heads = 2, .spec_dec = spec_dec, .q_len = 12, .lens = {}});
+        for (int b = 0; b < 40; ++b) {
+            spec.lens.push_back(static_cast<std::int32_t>(random.between(0, 1500)));
+            spec.q_lens.push_back(static_cast<std::int32_t>(random.between(0, 12)));
         }
+        specs.push_back(spec);
+    }
+    for (std::uint32_t const beam : {2U, 5U}) {
+        ProblemSpec spec = make_spec({.q_heads = 8, .kv_heads = 2, .page = 16, .lens = {}});
+        for (int b = 0; b < 35; ++b) spec.lens.push_back(static_cast<std::int32_t>(random.between(1, 900)));
+        spec.params.beam_width = beam;
+        specs.push_back(spec);
+    }
+    for (ProblemSpec& spec : specs) spec.params.division = XQAJIT_DIVISION_BALANCED;
+    require_all_right(specs);
 }
 
 TEST_CASE("a looser max_len stays within the bounds", "[gpu][W35]") {

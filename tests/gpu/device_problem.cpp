@@ -303,8 +303,8 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
         verdict.text = fmt::format("{}: {}", step, status.to_string());
         if (!status.detail().empty()) verdict.text += "\n" + status.detail();
         if (status.code() == XQAJIT_UNSUPPORTED) {
-            Result<bool> const has_kernels = gpu.has_kernels();
-            verdict.not_built = has_kernels.ok() && !*has_kernels;
+            Result<bool> const refused = gpu.refused_by_force(c.params);
+            verdict.refused = refused.ok() && *refused;
         }
         return verdict;
     };

@@ -79,7 +79,7 @@ private:
 // What a check found; text names the launch's failure, "" if none.
 struct Verdict {
     bool ok = false;
-    bool not_built = false;  // refused, and no kernels here that could have served it (Gpu::has_kernels); text has the rule
+    bool refused = false;  // by the family that is forced alone (Gpu::refused_by_force); text has the rule
     std::string text;
     Comparison comparison;
     Outputs outputs;

@@ -31,7 +31,12 @@ struct Shape {
 ProblemSpec make_spec(Shape const& shape);
 ProblemSpec make_mla_spec(std::uint32_t q_heads, std::int32_t kv, std::vector<std::int32_t> lens);
 
-// Runs a launch and checks all of it; a failure prints `line`.
+// Whether the library serves the shape, or would if XQAJIT_FORCE_KERNEL did not name a family that does not. A shape that nothing keeps the
+// library from serving counts as served: what then refuses it fails the test.
+bool is_served(xqajit_params const& params);
+std::vector<ProblemSpec> only_served(std::vector<ProblemSpec> specs);
+
+// Runs a launch and checks all of it; a failure prints `line`. What only a forced family refuses is passed over: its outputs are empty.
 Outputs require_right(ReferenceCase const& c, std::string const& line, LaunchOptions const& options = {},
                       std::span<Block const> blocks = {});
 Outputs require_right(ProblemSpec const& spec, LaunchOptions const& options = {});

@@ -4,11 +4,20 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "gpu/shape_text.h"
 
 namespace xqajit::testing {
+namespace {
+
+constexpr char kForce[] = "XQAJIT_FORCE_KERNEL";
+
+std::string forced_families() {
+    char const* const setting = std::getenv(kForce);
+    return setting != nullptr ? setting : "";
+}
+
+}  // namespace
 
 Status api(xqajit_status code) { return code == XQAJIT_OK ? Status() : Status(code, xqajit_last_error()); }
 
@@ -30,18 +39,23 @@ Status Gpu::restart_service() {
     return api(xqajit_create(nullptr, &service_));
 }
 
-Result<bool> Gpu::has_kernels() const {
-    char* json = nullptr;
-    XQAJIT_RETURN_IF_ERROR(api(xqajit_capabilities(service_, nullptr, &json)));
-    nlohmann::json const document = nlohmann::json::parse(json);
-    xqajit_free(json);
-    char const* const setting = std::getenv("XQAJIT_FORCE_KERNEL");
-    std::string_view const forced = setting != nullptr ? setting : "";
-    for (nlohmann::json const& family : document.at("families")) {
-        bool const may_run = forced.empty() || forced.find(family.at("family").get<std::string>()) != std::string_view::npos;
-        if (may_run && family.at("built").get<bool>()) return true;
-    }
-    return false;
+Status Gpu::force(std::string const& families) {
+    if (families == forced_families()) return {};
+    setenv(kForce, families.c_str(), 1);
+    return restart_service();
+}
+
+Result<bool> Gpu::refused_by_force(xqajit_params const& params) const {
+    std::string const forced = forced_families();
+    if (forced.empty() || xqajit_supports(service_, &params, nullptr) != XQAJIT_UNSUPPORTED) return false;
+    setenv(kForce, "", 1);
+    xqajit_service* free_choice = nullptr;
+    Status const created = api(xqajit_create(nullptr, &free_choice));
+    setenv(kForce, forced.c_str(), 1);
+    XQAJIT_RETURN_IF_ERROR(created);
+    bool const served = xqajit_supports(free_choice, &params, nullptr) == XQAJIT_OK;
+    xqajit_destroy(free_choice);
+    return served;
 }
 
 Status Gpu::prewarm(std::span<xqajit_params const> shapes) const {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "driver/device_memory.h"
@@ -26,9 +27,11 @@ public:
     Status synchronize() const { return context_.synchronize(); }
     // Replaces the service, so that changed environment variables count.
     Status restart_service();
-    // Whether this build has kernels of a family that XQAJIT_FORCE_KERNEL, or its absence, lets a launch take. Only where it has none may a
-    // test be skipped for a refusal: what the suites launch is theirs to compute.
-    Result<bool> has_kernels() const;
+    // From now on XQAJIT_FORCE_KERNEL is this; "": nothing is forced.
+    Status force(std::string const& families);
+    // Whether only XQAJIT_FORCE_KERNEL keeps the shape from being served. Of a family that was asked for by name a refusal is no failure; of
+    // the library, whose choice is free, it is one: what the suites launch is its to compute.
+    Result<bool> refused_by_force(xqajit_params const& params) const;
     // Compiles in worker processes what would else be compiled one by one. A shape that no family admits is left out.
     Status prewarm(std::span<xqajit_params const> shapes) const;
 

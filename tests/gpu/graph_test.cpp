@@ -41,7 +41,7 @@ void require_replay_right(Captured& graph, DeviceProblem& problem, ReferenceCase
 
 TEST_CASE("a captured launch stays right when lengths change", "[gpu][W37]") {
     constexpr std::int32_t kLongest = 100000;
-    for (std::int32_t const division : {XQAJIT_DIVISION_DEFAULT, XQAJIT_DIVISION_INVARIANT})
+    for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT})
         for (std::uint32_t const window : {0U, 128U}) {
             ProblemSpec spec = make_spec({.q_heads = 8, .kv_heads = 2, .lens = std::vector<std::int32_t>(4, kLongest)});
             spec.max_pool_pages = 512;
@@ -65,6 +65,40 @@ TEST_CASE("a captured launch stays right when lengths change", "[gpu][W37]") {
                 require_replay_right(graph, problem, now, lens);
             }
         }
+}
+
+TEST_CASE("a replay with other lengths has the bits of a launch with them", "[gpu][W37][W34]") {
+    Random random(37);
+    constexpr std::int32_t kLongest = 30000;
+    for (std::uint32_t const q_heads : {2U, 16U})  // mmha's plain MHA, and hmma
+        for (std::size_t const batch : {1U, 5U, 40U})
+            for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT}) {
+                ProblemSpec spec =
+                    make_spec({.q_heads = q_heads, .kv_heads = 2, .lens = std::vector<std::int32_t>(batch, kLongest)});
+                spec.max_pool_pages = 512;
+                spec.params.division = division;
+                ReferenceCase c = build_case(spec);
+                DeviceProblem problem = make_problem(c);
+                require_ok(problem.set_seq_lens(std::vector<std::int32_t>(batch, 1)));
+                Captured graph(problem);
+                for (int round = 0; round < 6; ++round) {
+                    std::vector<std::int32_t> lens(batch, round == 0 ? kLongest : 0);
+                    for (std::int32_t& len : lens)
+                        if (round > 1) len = static_cast<std::int32_t>(random.between(0, round % 2 ? kLongest : 300));
+                    if (round == 1) lens[batch / 2] = kLongest;
+                    INFO(q_heads << " heads, batch " << batch << ", division " << division << ", round " << round);
+                    c.seq_lens = lens;
+                    require_ok(problem.set_seq_lens(lens));
+                    Outputs const replayed = graph.replay();
+                    CHECK(run_problem(problem) == replayed);
+                    CHECK(graph.replay() == replayed);
+                    auto const middle = static_cast<std::uint32_t>(batch / 2);
+                    Comparison const right = compare_with_reference(c, replayed, std::vector<Block>{{0, 0}, {middle, 1}});
+                    INFO(right.text);
+                    CHECK(right.ok);
+                    require_ok(problem.check_memory(replayed));
+                }
+            }
 }
 
 TEST_CASE("a graph captured for a padded batch is right with fewer live requests", "[gpu][C03]") {

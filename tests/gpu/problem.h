@@ -55,6 +55,7 @@ std::string to_string(ProblemSpec const& spec);
 // A legal launch over the whole contract; the same for the same seed.
 struct RandomLaunch {
     ProblemSpec spec;
+    char const* family = "";    // to force, where it serves the shape; "": the library's choice
     std::uint64_t max_len = 0;  // 0: unset
     bool device_scales = false;
 };

@@ -68,13 +68,16 @@ std::int32_t draw_len(Random& random, xqajit_params const& p, std::int64_t longe
 RandomLaunch random_launch(std::uint64_t shape_seed, std::uint64_t launch_seed) {
     constexpr std::uint32_t kWindows[] = {1, 5, 16, 64, 129, 1000, 100000};
     constexpr std::uint32_t kSplits[] = {0, 0, 1, 2, 8, 17};
-    constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_DEFAULT, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT};
+    constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_DEFAULT, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC,
+                                           XQAJIT_DIVISION_INVARIANT};
+    constexpr char const* kFamilies[] = {"", "hmma", "mmha"};
     constexpr float kScales[] = {0.5F, 0.037F, 1, 2};
     RandomLaunch launch;
     ProblemSpec& spec = launch.spec;
     xqajit_params& p = spec.params;
     Random shape_random(shape_seed);
     draw_shape(shape_random, p);
+    launch.family = shape_random.pick(kFamilies);
 
     Random random(launch_seed ^ 0x5851F42D4C957F2D);
     spec.seed = launch_seed;

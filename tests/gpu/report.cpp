@@ -29,7 +29,7 @@ void Report::add(Verdict const& verdict, std::string const& name, std::string co
         ++passed_;
         return;
     }
-    if (verdict.not_built) {
+    if (verdict.refused) {
         ++skipped_;
         fmt::print("skipped {}: {}\n", name, verdict.text);
         return;

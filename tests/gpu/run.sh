@@ -14,6 +14,7 @@ exit status: 0 all passed, 1 something failed, 2 usage, 3 no GPU
 USAGE
 }
 
+families="hmma mmha" # each is asked for by name; what it refuses and another serves is skipped
 all_stages="vectors tests random models bench memcheck racecheck"
 stages=() positional=() quick=0
 for word in "$@"; do
@@ -114,14 +115,30 @@ for stage in "${stages[@]}"; do
     case $stage in
         vectors)
             run_stage "vectors reference" "$bin/xqajit_vectors" "$vectors"
-            run_stage "vectors auto" "$bin/xqajit_vectors" "$vectors" --gpu --kernel mmha
-            for split in 1 2 8; do run_stage "vectors split $split" "$bin/xqajit_vectors" "$vectors" --gpu --kernel mmha --split $split; done
-            run_stage "vectors invariant" "$bin/xqajit_vectors" "$vectors" --gpu --kernel mmha --division invariant
+            for family in $families; do
+                run_stage "vectors $family" "$bin/xqajit_vectors" "$vectors" --gpu --kernel $family
+                for split in 1 2 8; do
+                    run_stage "vectors $family split $split" "$bin/xqajit_vectors" "$vectors" --gpu --kernel $family --split $split
+                done
+                run_stage "vectors $family invariant" "$bin/xqajit_vectors" "$vectors" --gpu --kernel $family --division invariant
+            done
             ;;
-        tests) run_stage tests "$bin/xqajit_gpu_tests" --durations yes ;;
+        tests)
+            run_stage tests "$bin/xqajit_gpu_tests" --durations yes
+            if [ $quick = 0 ]; then
+                for family in $families; do
+                    XQAJIT_FORCE_KERNEL=$family run_stage "tests $family" "$bin/xqajit_gpu_tests" --durations yes
+                done
+            fi
+            ;;
         random) run_stage random "$bin/xqajit_gpu_random" --count $random_count --json "$out/random.json" ;;
         models)
             run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json"
+            if [ $quick = 0 ]; then
+                for family in $families; do
+                    XQAJIT_FORCE_KERNEL=$family run_stage "models $family" "$bin/xqajit_gpu_models" --shapes "$shapes" --max-batch 7
+                done
+            fi
             run_command
             ;;
         bench)

@@ -16,10 +16,13 @@ std::vector<ProblemSpec> mixed_specs() {
         make_mla_spec(16, XQAJIT_DTYPE_DEFAULT, {3000, 100}),
         make_spec({.q_heads = 8, .kv_heads = 2, .spec_dec = XQAJIT_SPEC_DEC_LINEAR, .q_len = 9, .split = 3, .lens = {3000, 10}}),
         make_spec({.q_heads = 8, .kv_heads = 2, .split = 8, .lens = {3000, 10}}),
+        make_spec({.q_heads = 8, .kv_heads = 8, .lens = {3000, 10, 0, 700}}),  // the rest: balanced
+        make_spec({.q_heads = 16, .kv_heads = 2, .lens = {30000}}),            // two levels of partials
+        make_spec({.q_heads = 48, .kv_heads = 4, .dim = 256, .page = 16, .lens = {5000, 64, 65, 1}}),
     };
     specs[1].params.lse = 0;
     specs[2].params.division = XQAJIT_DIVISION_INVARIANT;
-    return specs;
+    return only_served(std::move(specs));
 }
 
 }  // namespace

@@ -139,12 +139,11 @@ float const* decode_table(std::int32_t dtype) {
     }
 }
 
-std::uint32_t e4m3_steps(std::uint8_t a, std::uint8_t b) {
-    bool const a_nan = (a & 0x7F) == 0x7F;
-    bool const b_nan = (b & 0x7F) == 0x7F;
-    if (a_nan || b_nan) return a_nan && b_nan ? 0 : 256;
-    auto const rank = [](std::uint8_t code) { return code & 0x80 ? -(code & 0x7F) : code & 0x7F; };
-    return static_cast<std::uint32_t>(std::abs(rank(a) - rank(b)));
+std::uint32_t e4m3_steps(std::uint8_t code, std::uint8_t low, std::uint8_t high) {
+    auto const is_nan = [](std::uint8_t x) { return (x & 0x7F) == 0x7F; };
+    if (is_nan(code) || is_nan(low) || is_nan(high)) return is_nan(code) && is_nan(low) && is_nan(high) ? 0 : 256;
+    auto const rank = [](std::uint8_t x) { return x & 0x80 ? -(x & 0x7F) : x & 0x7F; };
+    return static_cast<std::uint32_t>(std::max({0, rank(low) - rank(code), rank(code) - rank(high)}));
 }
 
 }  // namespace xqajit::testing

@@ -21,8 +21,8 @@ std::uint32_t encode(std::int32_t dtype, double value);
 // decode() of every bit pattern: 65536 entries for 16-bit types, 256 for 8-bit ones.
 float const* decode_table(std::int32_t dtype);
 
-// Distance of two e4m3 codes in representable values; -0 and +0 are the same value, a NaN is far from everything.
-std::uint32_t e4m3_steps(std::uint8_t a, std::uint8_t b);
+// Codes between `code` and the nearest of low..high (low <= high as values): 0 inside; 256 where only some are NaN.
+std::uint32_t e4m3_steps(std::uint8_t code, std::uint8_t low, std::uint8_t high);
 
 inline std::uint32_t load_bits(std::uint8_t const* base, std::int64_t index, std::uint32_t element_bytes) {
     if (element_bytes == 1) return base[index];

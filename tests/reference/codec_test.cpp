@@ -90,11 +90,16 @@ TEST_CASE("overflow goes to infinity in 16-bit types and saturates in 8-bit ones
     }
 }
 
-TEST_CASE("e4m3 codes are as many steps apart as there are values between them", "[reference]") {
-    CHECK(e4m3_steps(0x00, 0x80) == 0);
-    CHECK(e4m3_steps(0x01, 0x81) == 2);
-    CHECK(e4m3_steps(0x37, 0x38) == 1);
-    CHECK(e4m3_steps(0x7E, 0xFE) == 252);
-    CHECK(e4m3_steps(0x7F, 0x7E) == 256);
-    CHECK(e4m3_steps(0x7F, 0xFF) == 0);
+TEST_CASE("an e4m3 code is as many steps off a range as there are values between them", "[reference]") {
+    CHECK(e4m3_steps(0x00, 0x80, 0x80) == 0);
+    CHECK(e4m3_steps(0x01, 0x81, 0x81) == 2);
+    CHECK(e4m3_steps(0x37, 0x38, 0x38) == 1);
+    CHECK(e4m3_steps(0x37, 0x38, 0x40) == 1);
+    CHECK(e4m3_steps(0x42, 0x38, 0x40) == 2);
+    CHECK(e4m3_steps(0x3A, 0x38, 0x40) == 0);
+    CHECK(e4m3_steps(0x01, 0x83, 0x03) == 0);
+    CHECK(e4m3_steps(0xFE, 0x7E, 0x7E) == 252);
+    CHECK(e4m3_steps(0x7F, 0x7E, 0x7E) == 256);
+    CHECK(e4m3_steps(0x00, 0x00, 0x7F) == 256);
+    CHECK(e4m3_steps(0x7F, 0xFF, 0xFF) == 0);
 }

@@ -24,14 +24,15 @@ struct Comparison {
     double rel_l2 = 0;  // worst block; 0 with an fp8 output, which is compared in steps
     double max_ratio = 0;
     double lse_error = 0;
-    std::uint32_t fp8_steps = 0;
+    std::uint32_t fp8_steps = 0;  // from what the bounds allow
     std::size_t blocks = 0;
     void merge(Comparison const& other);
     std::string summary() const;  // "rel_l2 1.1e-03 max 2.0e-03 lse 1e-06 (12 blocks)"
 };
 
 // out: bits with the case's output strides; lse: [rows, beam, num_q_heads], empty if the case has none. An fp8 output is right within
-// one e4m3 step of the rounded reference; a row that sees nothing must be exactly 0.
+// one e4m3 step of a value that a 16-bit output may have (bounds.max_ratio), rounded. A row that sees
+// nothing must be exactly 0.
 Comparison compare_outputs(ReferenceCase const& c, Bytes const& out, std::span<float const> lse,
                            std::span<BlockResult const> expected, Bounds const& bounds);
 

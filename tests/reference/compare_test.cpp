@@ -1,5 +1,6 @@
 #include "reference/compare.h"
 
+#include <cmath>
 #include <limits>
 
 #include "catch.h"
@@ -89,15 +90,26 @@ TEST_CASE("a wrong lse is an error, NaN and a finite one for an empty row includ
     }
 }
 
-TEST_CASE("an fp8 output may be one step off and no more", "[reference]") {
+TEST_CASE("an fp8 output may be one step off what a 16-bit output may be, and no more", "[reference]") {
     Fixture f;
     f.c.params.out_dtype = XQAJIT_DTYPE_FP8_E4M3;
     f.c.out_scale_rcp = 37;
     Outputs const good = rounded(f.c, f.blocks);
-    for (int const steps : {1, 2}) {
-        Outputs o = good;
-        o.out[5] = static_cast<std::uint8_t>((o.out[5] & 0x7F) > 0x40 ? o.out[5] - steps : o.out[5] + steps);
-        CHECK(f.compare(o).ok == (steps == 1));
+    double largest = 0;
+    for (double const x : f.blocks[0].out) largest = std::max(largest, std::fabs(x));
+    double const slack = bounds_for(f.c.params.q_dtype).max_ratio * largest * f.c.out_scale_rcp;
+    for (std::size_t d = 0; d < f.c.params.head_dim; ++d) {
+        double const scaled = f.blocks[0].out[d] * f.c.out_scale_rcp;
+        for (double const edge : {scaled - slack, scaled + slack})
+            for (int const steps : {0, 1, 2}) {
+                auto const code = static_cast<std::uint8_t>(encode(XQAJIT_DTYPE_FP8_E4M3, edge));
+                int const away = (edge < 0) == (edge < scaled) ? steps : -steps;  // towards larger magnitudes is up the codes
+                if ((code & 0x7F) + away < 0 || (code & 0x7F) + away > 0x7E) continue;
+                Outputs o = good;
+                o.out[d] = static_cast<std::uint8_t>(code + away);
+                INFO(d << ": " << scaled << " edge " << edge << " steps " << steps);
+                CHECK(f.compare(o).ok == (steps <= 1));
+            }
     }
     Outputs o = good;
     o.out[5] = 0x7F;

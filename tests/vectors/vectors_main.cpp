@@ -84,7 +84,7 @@ char const* check_gpu(Gpu const& gpu, Vector const& vector, VectorTypes const& t
     ReferenceCase const c = gpu_case(vector, types, choice);
     Verdict const verdict = run_and_check(gpu, c);
     text = verdict.text;
-    if (verdict.not_built) return "skipped";
+    if (verdict.refused) return "skipped";
     if (!verdict.ok) return "failed";
     // The reference agreed; the vector has the last word.
     Comparison const comparison =

@@ -10,6 +10,7 @@ namespace xqajit::test {
 inline KernelSpec mmha_spec(std::uint32_t group_size, std::uint32_t head_dim = 128) {
     KernelSpec spec;
     spec.family = Family::kMmha;
+    spec.q_dtype = spec.kv_dtype = spec.out_dtype = XQAJIT_DTYPE_BF16;
     spec.head_dim = spec.head_dim_v = head_dim;
     spec.group_size = group_size;
     spec.m_tile = group_size == 1 ? 1 : 2;
@@ -21,6 +22,15 @@ inline KernelSpec mla_spec(std::uint32_t group_size) {
     spec.head_dim_v = 512;
     spec.m_tile = group_size == 1 ? 1 : 2;
     spec.mla = true;
+    return spec;
+}
+
+// Plain decode.
+inline KernelSpec hmma_spec(std::uint32_t group_size, std::uint32_t head_dim = 128, std::int32_t kv_dtype = XQAJIT_DTYPE_BF16) {
+    KernelSpec spec = mmha_spec(group_size, head_dim);
+    spec.family = Family::kHmma;
+    spec.kv_dtype = kv_dtype;
+    spec.m_tile = group_size <= 8 || head_dim > 128 ? 8 : 16;
     return spec;
 }
 
@@ -44,7 +54,10 @@ public:
 
     KernelSpec spec() {
         if (below(5) == 0) return mla_spec(static_cast<std::uint32_t>(1 + below(128)));
-        KernelSpec made = mmha_spec(static_cast<std::uint32_t>(1 + spread(128)), 16 * static_cast<std::uint32_t>(1 + below(16)));
+        auto const group_size = static_cast<std::uint32_t>(1 + spread(128));
+        auto const head_dim = 16 * static_cast<std::uint32_t>(1 + below(16));
+        static constexpr std::int32_t kKvTypes[] = {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3};
+        KernelSpec made = below(2) == 0 ? mmha_spec(group_size, head_dim) : hmma_spec(group_size, head_dim, kKvTypes[below(2)]);
         if (below(3) == 0) made.beam_width = static_cast<std::uint32_t>(1 + below(8));
         return made;
     }
@@ -54,8 +67,9 @@ public:
             bounds_of(static_cast<std::uint32_t>(1 + spread(3000)), spread(300000), static_cast<std::uint32_t>(1 + spread(64)));
         made.q_len = static_cast<std::uint32_t>(1 + (below(3) == 0 ? below(64) : 0));
         made.sm_count = kSmCounts[below(std::size(kSmCounts))];
-        std::uint64_t const kind = below(4);
+        std::uint64_t const kind = below(6);
         if (kind == 0) made.division = XQAJIT_DIVISION_INVARIANT;
+        if (kind > 3) made.division = XQAJIT_DIVISION_BALANCED;
         if (kind == 1) made.nb_sub_seq = static_cast<std::uint32_t>(1 + spread(300));
         return made;
     }

@@ -1,28 +1,36 @@
 #include "catch.h"
+#include "common/work_division.h"
 #include "launches.h"
 
 using namespace xqajit;
 using test::bounds_of;
+using test::hmma_spec;
 using test::mmha_spec;
 
 namespace {
 
 // As the definition reads: the least multiple of 256 that holds both.
-std::uint64_t least_workspace(std::uint64_t units, std::uint64_t partial_bytes) {
+std::uint64_t least_workspace(std::uint64_t nb_counters, std::uint64_t partial_bytes) {
     for (std::uint64_t bytes = 0;; bytes += 256) {
-        if (bytes - counter_bytes(bytes) >= partial_bytes && counter_bytes(bytes) >= 4 * units) return bytes;
+        if (bytes - counter_bytes(bytes) >= partial_bytes && counter_bytes(bytes) >= 4 * nb_counters) return bytes;
     }
 }
 
+std::uint64_t partials_of(LaunchPlan const& plan, KernelSpec const& spec) {
+    return std::uint64_t{plan.nb_slots} * device::partial_floats(spec.m_tile, spec.head_dim_v) * 4;
+}
+
+std::uint64_t counters_of(LaunchPlan const& plan) { return std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq); }
+
 }  // namespace
 
-TEST_CASE("the workspace is the least that holds a counter a unit and the partials behind", "[plan][C14]") {
-    for (std::uint64_t units = 0; units < 300; units += 1 + units / 40) {
+TEST_CASE("the workspace is the least that holds the counters and the partials behind", "[plan][C14]") {
+    for (std::uint64_t counters = 0; counters < 300; counters += 1 + counters / 40) {
         for (std::uint64_t partial_bytes :
              {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{256}, std::uint64_t{7936}, std::uint64_t{7937}, std::uint64_t{8192},
-              std::uint64_t{15872}, std::uint64_t{15873}, units * 160, units * 4160, units * 100000}) {
-            INFO(units << " units, " << partial_bytes << " bytes");
-            CHECK(workspace_for(units, partial_bytes) == least_workspace(units, partial_bytes));
+              std::uint64_t{15872}, std::uint64_t{15873}, counters * 80, counters * 4160, counters * 100000}) {
+            INFO(counters << " counters, " << partial_bytes << " bytes");
+            CHECK(workspace_for(counters, partial_bytes) == least_workspace(counters, partial_bytes));
         }
     }
 }
@@ -30,30 +38,64 @@ TEST_CASE("the workspace is the least that holds a counter a unit and the partia
 TEST_CASE("counters lie before the partials of every launch that fits the workspace", "[plan][C15]") {
     // One workspace, sized for the largest of them, serves launches of any other shape.
     test::RandomLaunch random(3);
-    std::vector<LaunchPlan> plans;
+    std::vector<std::pair<LaunchPlan, KernelSpec>> launches;
     std::uint64_t bytes = 0;
-    for (int i = 0; i < 500; ++i) {
-        Result<LaunchPlan> const plan = make_plan(random.spec(), random.bounds());
+    for (int i = 0; i < 800; ++i) {
+        KernelSpec const spec = random.spec();
+        Result<LaunchPlan> const plan = make_plan(spec, random.bounds());
         if (!plan.ok() || plan->workspace_bytes > (std::uint64_t{1} << 40)) continue;
-        plans.push_back(*plan);
+        launches.emplace_back(*plan, spec);
         bytes = std::max(bytes, plan->workspace_bytes);
+        std::uint64_t const own = plan->workspace_bytes;  // the least that is right for it alone
+        CHECK(4 * counters_of(*plan) <= counter_bytes(own));
+        CHECK(counter_bytes(own) + partials_of(*plan, spec) <= own);
     }
-    REQUIRE(plans.size() > 100);
+    REQUIRE(launches.size() > 100);
     for (std::uint64_t const size : {bytes, bytes + 256, bytes * 3, bytes + 255}) {
         CHECK(counter_bytes(size) % 256 == 0);
-        for (LaunchPlan const& plan : plans) {
-            if (plan.nb_sub_seq == 1) continue;
-            CHECK(4 * plan.units <= counter_bytes(size));
-            CHECK(counter_bytes(size) + plan.partial_bytes <= size);
+        for (auto const& [plan, spec] : launches) {
+            CHECK(4 * counters_of(plan) <= counter_bytes(size));
+            CHECK(counter_bytes(size) + partials_of(plan, spec) <= size);
         }
     }
 }
 
-TEST_CASE("the size query covers every smaller launch, and one of them needs it all", "[plan][C14]") {
+TEST_CASE("the size query of balanced division covers every smaller launch, and one of them needs it all", "[plan][C14]") {
+    test::RandomLaunch random(8);
+    for (int i = 0; i < 150; ++i) {
+        KernelSpec const spec = random.spec();
+        LaunchBounds bounds = random.bounds();
+        bounds.division = XQAJIT_DIVISION_BALANCED;
+        bounds.nb_sub_seq = 0;
+        bounds.q_len = static_cast<std::uint32_t>(1 + random.below(random.below(2) == 0 ? 6 : 1));
+        bounds.batch = static_cast<std::uint32_t>(1 + random.spread(1500));
+        Result<std::uint64_t> const size = workspace_size(spec, bounds);
+        if (!size.ok()) {
+            CHECK(size.status().code() == XQAJIT_INVALID_ARGUMENT);
+            continue;
+        }
+        INFO(to_string(spec) << " batch " << bounds.batch << " len " << bounds.max_len << " q_len " << bounds.q_len << " heads "
+                             << bounds.num_kv_heads << " SMs " << bounds.sm_count);
+        std::uint64_t most = 0;
+        LaunchBounds at = bounds;
+        for (at.q_len = 1; at.q_len <= bounds.q_len; ++at.q_len)
+            for (at.batch = 0; at.batch <= bounds.batch; ++at.batch) most = std::max(most, make_plan(spec, at)->workspace_bytes);
+        CHECK(*size == most);
+        for (int j = 0; j < 200; ++j) {
+            at.batch = static_cast<std::uint32_t>(random.below(bounds.batch + 1));
+            at.max_len = random.spread(bounds.max_len + 1);
+            at.q_len = static_cast<std::uint32_t>(1 + random.below(bounds.q_len));
+            CHECK(make_plan(spec, at)->workspace_bytes <= *size);
+        }
+    }
+}
+
+TEST_CASE("the size query of the other divisions covers every smaller launch, and one of them needs it all", "[plan][C14]") {
     test::RandomLaunch random(4);
     for (int i = 0; i < 1500; ++i) {
         KernelSpec const spec = random.spec();
         LaunchBounds const bounds = random.bounds();
+        if (bounds.division == XQAJIT_DIVISION_BALANCED) continue;
         Result<std::uint64_t> const size = workspace_size(spec, bounds);
         if (!size.ok()) {
             CHECK(size.status().code() == XQAJIT_INVALID_ARGUMENT);
@@ -84,9 +126,9 @@ TEST_CASE("beams count as requests in the size", "[plan][C14]") {
             bounds.nb_sub_seq = 2;
             Result<LaunchPlan> const plan = make_plan(spec, bounds);
             REQUIRE(plan.ok());
-            CHECK(plan->units == batch * beam * 6);
+            CHECK(plan->nb_slots == batch * beam * 6 * 2);
             CHECK(plan->workspace_bytes == *workspace_size(spec, bounds));
-            CHECK(counter_bytes(plan->workspace_bytes) >= 4 * plan->units);
+            CHECK(counter_bytes(plan->workspace_bytes) >= 4 * plan->nb_slots);
         }
 }
 
@@ -96,6 +138,13 @@ TEST_CASE("a launch that is not divided needs no workspace", "[plan]") {
     CHECK(*workspace_size(mmha_spec(8), bounds) == 0);
     CHECK(*workspace_size(mmha_spec(8), bounds_of(4, 127)) == 0);
     CHECK(*workspace_size(mmha_spec(8), bounds_of(4, 256)) > 0);
+    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8)}) {
+        bounds = bounds_of(4, 255);  // a part of a balanced launch has two granules of 64 tokens at least
+        bounds.division = XQAJIT_DIVISION_BALANCED;
+        CHECK(*workspace_size(spec, bounds) > 0);
+        bounds.max_len = 192;
+        CHECK(*workspace_size(spec, bounds) == 0);
+    }
 }
 
 TEST_CASE("the worst batch need not be the largest", "[plan][C14]") {

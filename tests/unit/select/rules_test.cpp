@@ -83,7 +83,6 @@ std::map<std::string, Spoil> const kExamples = {
     {"mmha.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
     {"mmha.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
     {"mmha.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1; }},
-    {"mmha.division", [](Subject& s) { s.params.division = XQAJIT_DIVISION_BALANCED; }},
 };
 
 // The rule refuses its example, and is the one that is reported.
@@ -143,7 +142,7 @@ TEST_CASE("a family without kernels refuses every shape by a rule of its own", "
             CHECK(std::string(family_rules(family).front().id) == admission.rule);
         }
     }
-    CHECK(family_is_built(Family::kMmha));
+    for (Family const family : kFamilies) CHECK(family_is_built(family) == (family == Family::kHmma || family == Family::kMmha));
 }
 
 TEST_CASE("a refusal says what it found", "[select][A02]") {
@@ -193,6 +192,49 @@ TEST_CASE("mmha admits every valid shape of the contract on every arch", "[selec
     }
 }
 
+TEST_CASE("hmma admits what the reference's tensor-core kernel serves, on every arch", "[select][A02]") {
+    struct Row {
+        char const* what;
+        void (*edit)(XQAParams&);
+        char const* rule;  // null: admitted
+    };
+    constexpr Row kRows[] = {
+        {"GQA", [](XQAParams&) {}, nullptr},
+        {"contiguous", [](XQAParams& p) { p.page_size = 0; }, nullptr},
+        {"fp16", [](XQAParams& p) { p.q_dtype = p.kv_dtype = p.out_dtype = XQAJIT_DTYPE_FP16; }, nullptr},
+        {"int8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, nullptr},
+        {"fp8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
+        {"fp8 output", [](XQAParams& p) { p.out_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
+        {"smallest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, nullptr},
+        {"largest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 256; }, nullptr},
+        {"group 71", [](XQAParams& p) { p.num_q_heads = 71, p.num_kv_heads = 1; }, nullptr},
+        {"group 128", [](XQAParams& p) { p.num_q_heads = 128, p.num_kv_heads = 1; }, nullptr},
+        {"group 16, beam 8", [](XQAParams& p) { p.num_q_heads = 128, p.beam_width = 8; }, nullptr},
+        {"window, sinks, cap, lse", [](XQAParams& p) { p.sliding_window = 9, p.sinks = p.lse = 1, p.softcap = 5; }, nullptr},
+        {"linear draft", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 64; }, nullptr},
+        {"tree draft", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 64; }, nullptr},
+        {"MHA with a draft", [](XQAParams& p) { p.num_q_heads = 8, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }, nullptr},
+        {"balanced", [](XQAParams& p) { p.division = XQAJIT_DIVISION_BALANCED; }, nullptr},
+        {"plain MHA", [](XQAParams& p) { p.num_q_heads = 8; }, "hmma.mha"},
+        {"MLA", [](XQAParams& p) { p = test::mla_shape(); }, "hmma.head_dim"},
+        {"page 256", [](XQAParams& p) { p.page_size = 256; }, "hmma.page"},
+        {"group 17, beam 8", [](XQAParams& p) { p.num_q_heads = 136, p.beam_width = 8; }, "hmma.group_beam"},
+        {"fp8 arithmetic", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8; },
+         "hmma.numeric"},
+        {"fused append", [](XQAParams& p) { p.input_kv = 1; }, "hmma.input_kv"},
+        {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, "hmma.skip_softmax"},
+    };
+    for (char const* const name : test::kArchNames)
+        for (Row const& row : kRows) {
+            XQAParams shape = test::gqa_shape();
+            row.edit(shape);
+            Admission const admission = admit(Family::kHmma, shape, test::arch(name));
+            INFO(row.what << " on " << name << ": " << admission.text);
+            CHECK(admission.ok == (row.rule == nullptr));
+            if (row.rule != nullptr) CHECK(admission.rule == row.rule);
+        }
+}
+
 TEST_CASE("head dims that no kernel has are refused by validation and by every family alike", "[select][C09][A02]") {
     for (std::uint32_t const head_dim : {0u, 8u, 24u, 72u, 100u, 264u, 272u, 320u, 512u, 576u}) {
         XQAParams shape = test::gqa_shape();
@@ -215,7 +257,6 @@ TEST_CASE("a number of sub-sequences goes with the default and static division a
                 s.params.nb_sub_seq = nb_sub_seq;
                 INFO(family_name(family) << " " << division_name(division) << " " << nb_sub_seq);
                 bool const takes_number = division == XQAJIT_DIVISION_DEFAULT || division == XQAJIT_DIVISION_STATIC;
-                bool const has_division = division == XQAJIT_DIVISION_DEFAULT || family_divides(family, division);
-                CHECK(admit(family, s.params, s.arch, kBuiltRules).ok == ((nb_sub_seq == 0 || takes_number) && has_division));
+                CHECK(admit(family, s.params, s.arch, kBuiltRules).ok == (nb_sub_seq == 0 || takes_number));
             }
 }

@@ -55,6 +55,43 @@ TEST_CASE("the normal choice is mla, then gmma, then hmma, then mmha", "[select]
     CHECK(std::string(family_name(*chosen)) == family_name(c.chosen));
 }
 
+TEST_CASE("the kernels that are built share the shapes: tensor cores where KV is reused, mmha for the rest", "[select]") {
+    using Edit = void (*)(XQAParams&);
+    struct Row {
+        char const* what;
+        bool mla;
+        Edit edit;
+        Family chosen;
+    };
+    constexpr Row kRows[] = {
+        {"GQA", false, [](XQAParams&) {}, Family::kHmma},
+        {"contiguous", false, [](XQAParams& p) { p.page_size = 0; }, Family::kHmma},
+        {"MQA", false, [](XQAParams& p) { p.num_q_heads = 71, p.num_kv_heads = 1; }, Family::kHmma},
+        {"int8", false, [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, Family::kHmma},
+        {"fp8", false, [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }, Family::kHmma},
+        {"linear draft", false, [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 4; }, Family::kHmma},
+        {"tree draft", false, [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 4; }, Family::kHmma},
+        {"beam", false, [](XQAParams& p) { p.beam_width = 4; }, Family::kHmma},
+        {"MHA with a draft", false, [](XQAParams& p) { p.num_q_heads = 8, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }, Family::kHmma},
+        {"MHA with beams", false, [](XQAParams& p) { p.num_q_heads = 8, p.beam_width = 2; }, Family::kHmma},
+        {"plain MHA", false, [](XQAParams& p) { p.num_q_heads = 8; }, Family::kMmha},
+        {"large pages", false, [](XQAParams& p) { p.page_size = 256; }, Family::kMmha},
+        {"MLA", true, [](XQAParams&) {}, Family::kMmha},
+        {"group 128, beam 2", false, [](XQAParams& p) { p.num_q_heads = 128, p.num_kv_heads = 1, p.beam_width = 2; },
+         Family::kMmha},
+    };
+    for (char const* const arch : {"sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120f", "compute_80"})
+        for (Row const& row : kRows) {
+            XQAParams shape = row.mla ? test::mla_shape() : test::gqa_shape();
+            row.edit(shape);
+            INFO(row.what << " on " << arch);
+            Result<Selection> const selection = select(shape, test::arch(arch), {});
+            REQUIRE(selection.ok());
+            CHECK(std::string(family_name(selection->spec.family)) == family_name(row.chosen));
+            CHECK(selection->spec == make_spec(row.chosen, shape, test::arch(arch)));
+        }
+}
+
 TEST_CASE("a selection names its kernel, its reason and every family's admission", "[select]") {
     Result<Selection> const selection = select(test::gqa_shape(), test::arch("sm_90a"), {});
     REQUIRE(selection.ok());
@@ -132,10 +169,13 @@ TEST_CASE("forcing a family skips the rules that are choices, and no other", "[s
         CHECK(admit(family, mha, test::arch("sm_90a"), kForcedAndBuilt).ok);
     }
     // Through select(): an unbuilt family is still refused as unbuilt, a built one serves plain MHA.
-    Overrides forced;
-    forced.force_kernel = {Family::kHmma};
-    Result<Selection> const selection = select(mha, test::arch("sm_90a"), forced);
-    CHECK(selection.ok() == family_is_built(Family::kHmma));
+    for (Family const family : {Family::kHmma, Family::kGmma}) {
+        Overrides forced;
+        forced.force_kernel = {family};
+        Result<Selection> const selection = select(mha, test::arch("sm_90a"), forced);
+        CHECK(selection.ok() == family_is_built(family));
+        if (selection.ok()) CHECK(selection->spec.family == family);
+    }
     XQAParams paged = mha;
     paged.page_size = 256;
     CHECK(admit(Family::kHmma, paged, test::arch("sm_90a"), kForcedAndBuilt).rule == "hmma.page");
@@ -157,12 +197,44 @@ TEST_CASE("a forced numeric wins over the shape's, and is refused where nothing 
     CHECK(selection->spec.numeric == XQAJIT_NUMERIC_EXACT16);
 }
 
-TEST_CASE("the perf gate does not change a selection", "[select]") {
-    Overrides gated;
-    gated.perf_gate = true;
-    Result<Selection> const with = select(test::gqa_shape(), test::arch("sm_90a"), gated);
-    Result<Selection> const without = select(test::gqa_shape(), test::arch("sm_90a"), {});
-    REQUIRE(with.ok());
-    REQUIRE(without.ok());
-    CHECK(with->spec == without->spec);
+TEST_CASE("the perf gate leaves the selection as it is, and gives a tensor-core kernel a second one below it", "[select]") {
+    struct Row {
+        char const* what;
+        void (*edit)(XQAParams&, Overrides&);
+        bool has_below;
+    };
+    constexpr Row kRows[] = {
+        {"GQA", [](XQAParams&, Overrides&) {}, true},
+        {"int8", [](XQAParams& p, Overrides&) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, true},
+        {"plain MHA, which is mmha's", [](XQAParams& p, Overrides&) { p.num_q_heads = p.num_kv_heads; }, false},
+        {"MLA, which is mmha's", [](XQAParams& p, Overrides&) { p = test::mla_shape(); }, false},
+        {"hmma forced", [](XQAParams&, Overrides& o) { o.force_kernel = {Family::kHmma}; }, false},
+        {"hmma forced, else mmha",
+         [](XQAParams&, Overrides& o) {
+             o.force_kernel = {Family::kHmma, Family::kMmha};
+         },
+         false},
+        {"mmha forced", [](XQAParams&, Overrides& o) { o.force_kernel = {Family::kMmha}; }, false},
+    };
+    ArchFacts const hopper = test::arch("sm_90a");
+    for (Row const& row : kRows) {
+        INFO(row.what);
+        XQAParams shape = test::gqa_shape();
+        Overrides open;
+        row.edit(shape, open);
+        Overrides gated = open;
+        gated.perf_gate = true;
+        Result<Selection> const with = select(shape, hopper, gated);
+        Result<Selection> const without = select(shape, hopper, open);
+        REQUIRE(with.ok());
+        REQUIRE(without.ok());
+        CHECK(with->spec == without->spec);
+        CHECK(with->reason == without->reason);
+        CHECK_FALSE(without->below_gate);
+        CHECK(without->specs() == std::vector<KernelSpec>{without->spec});
+        REQUIRE(with->below_gate.has_value() == row.has_below);
+        if (!row.has_below) continue;
+        CHECK(*with->below_gate == make_spec(Family::kMmha, shape, hopper));
+        CHECK(with->specs() == std::vector<KernelSpec>{with->spec, *with->below_gate});
+    }
 }

@@ -10,22 +10,29 @@ TEST_CASE("the M tile follows each family's rule", "[select]") {
         std::uint32_t group, q_len;
         bool mla;
         std::uint32_t m_tile;
+        std::uint32_t head_dim = 128;
     };
+    // hmma: a tile of eight rows, two where they are filled and their accumulators have a place.
     auto const c = GENERATE(values<Case>({
-        {Family::kMmha, 1, 1, false, 1},   {Family::kMmha, 2, 1, false, 2},   {Family::kMmha, 3, 1, false, 2},
-        {Family::kMmha, 7, 1, false, 2},   {Family::kMmha, 128, 1, false, 2}, {Family::kMmha, 1, 2, false, 2},
-        {Family::kMmha, 1, 64, false, 2},  {Family::kMmha, 1, 1, true, 1},    {Family::kMmha, 2, 1, true, 2},
-        {Family::kMmha, 128, 1, true, 2},  {Family::kMmha, 16, 8, true, 2},   {Family::kHmma, 8, 1, false, 8},
-        {Family::kHmma, 5, 1, false, 5},   {Family::kHmma, 8, 2, false, 16},  {Family::kHmma, 4, 4, false, 16},
-        {Family::kHmma, 8, 3, false, 32},  {Family::kGmma, 8, 1, false, 8},   {Family::kGmma, 8, 4, false, 64},
-        {Family::kMla, 128, 1, true, 128}, {Family::kMla, 16, 2, true, 64},
+        {Family::kMmha, 1, 1, false, 1},      {Family::kMmha, 2, 1, false, 2},       {Family::kMmha, 3, 1, false, 2},
+        {Family::kMmha, 7, 1, false, 2},      {Family::kMmha, 128, 1, false, 2},     {Family::kMmha, 1, 2, false, 2},
+        {Family::kMmha, 1, 64, false, 2},     {Family::kMmha, 1, 1, true, 1},        {Family::kMmha, 2, 1, true, 2},
+        {Family::kMmha, 128, 1, true, 2},     {Family::kMmha, 16, 8, true, 2},       {Family::kHmma, 8, 1, false, 8},
+        {Family::kHmma, 1, 1, false, 8},      {Family::kHmma, 5, 1, false, 8},       {Family::kHmma, 9, 1, false, 16},
+        {Family::kHmma, 128, 1, false, 16},   {Family::kHmma, 1, 8, false, 8},       {Family::kHmma, 1, 9, false, 16},
+        {Family::kHmma, 8, 2, false, 16},     {Family::kHmma, 4, 2, false, 8},       {Family::kHmma, 8, 64, false, 16},
+        {Family::kHmma, 8, 1, false, 8, 16},  {Family::kHmma, 16, 1, false, 16, 16}, {Family::kHmma, 8, 1, false, 8, 144},
+        {Family::kHmma, 9, 1, false, 8, 144}, {Family::kHmma, 8, 8, false, 8, 256},  {Family::kHmma, 128, 1, false, 8, 256},
+        {Family::kGmma, 8, 1, false, 8},      {Family::kGmma, 8, 4, false, 64},      {Family::kMla, 128, 1, true, 128},
+        {Family::kMla, 16, 2, true, 64},
     }));
     XQAParams shape = c.mla ? test::mla_shape() : gqa_shape();
     shape.num_q_heads = shape.num_kv_heads * c.group;
     shape.q_len = c.q_len;
+    if (!c.mla) shape.head_dim = shape.head_dim_v = c.head_dim;
     if (c.q_len > 1) shape.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     KernelSpec const spec = make_spec(c.family, shape, test::arch("sm_90a"));
-    INFO(family_name(c.family) << " G " << c.group << " q_len " << c.q_len);
+    INFO(family_name(c.family) << " G " << c.group << " q_len " << c.q_len << " D " << c.head_dim);
     CHECK(spec.m_tile == c.m_tile);
     CHECK(spec.group_size == c.group);
 }

@@ -18,10 +18,10 @@ json explain(Service& service, XQAParams const& params, char const* arch = "sm_9
     return json::parse(must(service.explain(params, arch, 4, 4096)));
 }
 
-json capabilities(Service& service, char const* arch) {
+json capabilities(Service& service, char const* arch, Family wanted) {
     json const document = json::parse(must(service.capabilities(arch)));
     for (json const& family : document["families"])
-        if (family["family"] == "mmha") return family;
+        if (family["family"] == family_name(wanted)) return family;
     return nullptr;
 }
 
@@ -189,11 +189,13 @@ TEST_CASE("every setting acts visibly, is refused by name when illegal, and is l
 TEST_CASE("a forced family that can't serve the shape is an error, never another family", "[service][A07]") {
     World world;
     world.enter(0);
-    world.set("XQAJIT_FORCE_KERNEL", "hmma");
-    Status const status = world.service()->prepare(plain_params());
-    CHECK(status.code() == XQAJIT_UNSUPPORTED);
-    CHECK(contains(status.message(), "XQAJIT_FORCE_KERNEL"));
-    CHECK(contains(status.message(), "hmma."));
+    for (auto const& [forced, params] : {std::pair{"gmma", plain_params()}, {"hmma", mla_params()}}) {
+        world.set("XQAJIT_FORCE_KERNEL", forced);
+        Status const status = world.service()->prepare(params);
+        CHECK(status.code() == XQAJIT_UNSUPPORTED);
+        CHECK(contains(status.message(), "XQAJIT_FORCE_KERNEL"));
+        CHECK(contains(status.message(), std::string(forced) + "."));
+    }
 }
 
 TEST_CASE("doctor reports compiler, worker, driver and GPUs, each with the reason where it is missing", "[service]") {
@@ -226,7 +228,7 @@ TEST_CASE("doctor reports compiler, worker, driver and GPUs, each with the reaso
 TEST_CASE("capabilities are what the library then accepts", "[service][A01][A02][A09]") {
     World world;
     auto const service = world.service();
-    json const mmha = capabilities(*service, "sm_90a");
+    json const mmha = capabilities(*service, "sm_90a", Family::kMmha);
     json const& decode = mmha["decode"];
     REQUIRE(mmha["built"] == true);
     auto const accepted = [&](char const* list, std::uint32_t last, auto const& set) {
@@ -251,14 +253,37 @@ TEST_CASE("capabilities are what the library then accepts", "[service][A01][A02]
     CHECK(decode["drafts"]["linear"]["q_len"].size() == 64);
     CHECK(decode["drafts"]["tree"]["with_window"] == false);
     CHECK(decode["input_kv"] == false);
-    CHECK(decode["divisions"] == json({"static", "invariant"}));
+    CHECK(decode["divisions"] == json({"static", "balanced", "invariant"}));
     CHECK(mmha["mla"]["divisions"] == decode["divisions"]);
     CHECK(mmha["mla"]["head_dims"] == json({576}));
 
     json const document = json::parse(must(service->capabilities("sm_90a")));
     CHECK(document["schema"] == "xqajit.capabilities/1");
-    for (json const& family : document["families"])
-        if (family["built"] == false) CHECK(family["decode"].is_null());
+    for (json const& family : document["families"]) {
+        bool const built = family["family"] == "hmma" || family["family"] == "mmha";
+        CHECK(family["built"] == built);
+        CHECK(family["decode"].is_null() == !built);
+        CHECK(family["mla"].is_null() == (family["family"] != "mmha"));
+    }
+}
+
+TEST_CASE("hmma's capabilities are the shapes that it serves by choice", "[service][A01][A02]") {
+    World world;
+    for (char const* arch : {"sm_80", "sm_90a", "sm_120f"}) {
+        INFO(arch);
+        json const decode = capabilities(*world.service(), arch, Family::kHmma)["decode"];
+        CHECK(decode["page_sizes"] == json({0, 8, 16, 32, 64, 128}));
+        CHECK(decode["head_dims"].size() == 16);
+        REQUIRE(decode["group_sizes"].size() == 127);  // 1 is mmha's
+        CHECK(decode["group_sizes"][0] == 2);
+        CHECK(decode["beam_widths"].size() == 8);
+        CHECK(decode["divisions"] == json({"static", "balanced", "invariant"}));
+        CHECK(decode["drafts"]["linear"]["q_len"].size() == 64);
+        CHECK(decode["drafts"]["tree"]["q_len"].size() == 64);
+        CHECK(decode["drafts"]["ragged"] == true);
+        for (char const* feature : {"sliding_window", "softcap", "sinks", "lse"}) CHECK(decode[feature] == true);
+        for (char const* feature : {"input_kv", "skip_softmax", "numeric_fp8"}) CHECK(decode[feature] == false);
+    }
 }
 
 TEST_CASE("the listing names entries, and one is shown by the start of its key", "[service]") {
@@ -276,7 +301,7 @@ TEST_CASE("the listing names entries, and one is shown by the start of its key",
     CHECK(listing["summary"]["entries"] == 2);
     for (json const& entry : listing["entries"]) {
         CHECK(entry["ok"] == true);
-        CHECK(entry["metadata"]["family"] == "mmha");
+        CHECK(entry["metadata"]["family"] == "hmma");
         CHECK(entry["metadata"]["target"] == "sm_90a");
         CHECK(entry["metadata"]["nvrtc_version"] == "13.0");
         CHECK(entry["metadata"]["macros"].contains("XQAJIT_HEAD_DIM"));

@@ -75,7 +75,7 @@ TEST_CASE("the kernel gets strides in bytes, the shape's values and the plan", "
     CHECK(got.batch == 3);
     CHECK(got.num_kv_heads == 8);
     CHECK(got.q_len == 1);
-    CHECK(on.world.cuda().last_launch().grid[0] == 3 * 8 * got.nb_row_blocks * got.nb_sub_seq);
+    CHECK(on.world.cuda().last_launch().grid[0] == (3 + got.nb_extra_parts) * 8 * got.nb_row_blocks);
 
     params.kv_dtype = XQAJIT_DTYPE_BF16;  // elements of two bytes
     Launch wide(params, 3, 2);
@@ -239,6 +239,10 @@ TEST_CASE("forced division and sub-sequences reach the plan", "[service]") {
         require_ok(service->run(params, launch.args, nullptr));
         return last_args(on.world);
     };
+    device::KernelArgs const chosen = launched();
+    CHECK(chosen.division == device::Division::kBalanced);
+    CHECK(chosen.nb_extra_parts > 0);
+    CHECK(chosen.nb_slots == 2 * chosen.nb_extra_parts * 8 * chosen.nb_row_blocks);
     on.world.set("XQAJIT_NB_SUB_SEQ", "7");
     CHECK(launched().nb_sub_seq == 7);
     CHECK(launched().division == device::Division::kStatic);
@@ -249,8 +253,30 @@ TEST_CASE("forced division and sub-sequences reach the plan", "[service]") {
     on.world.set("XQAJIT_DIVISION", "static");
     params.division = XQAJIT_DIVISION_INVARIANT;  // the setting wins
     CHECK(launched().division == device::Division::kStatic);
+    CHECK(launched().nb_extra_parts == 0);
     on.world.set("XQAJIT_DIVISION", "balanced");
-    CHECK(on.world.service()->prepare(params).code() == XQAJIT_UNSUPPORTED);
+    CHECK(launched().division == device::Division::kBalanced);
+    CHECK(launched().nb_extra_parts == chosen.nb_extra_parts);
+}
+
+TEST_CASE("a kernel that needs more shared memory than a launch has by default is loaded for it", "[service]") {
+    for (char const* device : {"8.0", "8.6", "9.0", "12.0"}) {
+        INFO(device);
+        World world;
+        world.cuda().set_devices(device);
+        world.enter(0);
+        auto const service = world.service();
+        for (std::uint32_t const head_dim : {64u, 128u, 256u}) {
+            XQAParams params = plain_params();
+            params.head_dim = head_dim;
+            params.num_q_heads = 128;
+            for (std::uint32_t const batch : {1u, 128u}) {
+                Launch launch(params, batch, 2);
+                launch.add_workspace(*service);
+                require_ok(service->run(params, launch.args, nullptr));
+            }
+        }
+    }
 }
 
 TEST_CASE("XQAJIT_DEBUG: lengths on the device are checked before the launch", "[service]") {

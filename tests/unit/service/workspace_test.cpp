@@ -1,3 +1,4 @@
+#include "kernel_src/common/work_division.h"
 #include "service/workspaces.h"
 #include "world.h"
 
@@ -32,16 +33,17 @@ std::vector<Shape> split_shapes() {
     draft.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     draft.q_len = 5;
     shapes.push_back({"draft", draft, 7});
-    XQAParams mla = split(plain_params(), 4);
-    mla.mla = 1;
-    mla.num_q_heads = 128;
-    mla.num_kv_heads = 1;
-    mla.head_dim = 576;
-    mla.qk_scale = 0.1f;
-    shapes.push_back({"mla", mla, 2});
+    shapes.push_back({"mla", split(mla_params(), 4), 2});
     XQAParams invariant = plain_params();
     invariant.division = XQAJIT_DIVISION_INVARIANT;
     shapes.push_back({"invariant", invariant, 2});
+    // Balanced, at the batches that need most: one request may fill a wave alone, and past two waves all batches need as much.
+    XQAParams mha = plain_params();
+    mha.num_q_heads = mha.num_kv_heads;
+    for (std::uint32_t const batch : {1u, 300u}) {
+        shapes.push_back({"balanced", plain_params(), batch});
+        shapes.push_back({"balanced mha", mha, batch});
+    }
     return shapes;
 }
 
@@ -93,9 +95,14 @@ TEST_CASE("counters and partials never meet, whatever shapes share a workspace",
         device::KernelArgs const args = last_args(world);
         CHECK(reinterpret_cast<unsigned char const*>(args.counters) == begin);
         CHECK(reinterpret_cast<unsigned char const*>(args.partials) == begin + counters);
-        std::uint64_t const units =
-            std::uint64_t{shape.batch} * std::max(1u, shape.params.beam_width) * args.num_kv_heads * args.nb_row_blocks;
-        CHECK(units * sizeof(std::uint32_t) <= counters);
+        REQUIRE(args.nb_slots > 0);
+        std::uint64_t const nb_counters = std::uint64_t{args.nb_slots} * device::merge_levels(args.nb_sub_seq);
+        CHECK(nb_counters * sizeof(std::uint32_t) <= counters);
+        std::uint64_t const blocks_of_part = std::max(1u, shape.params.beam_width) * args.num_kv_heads * args.nb_row_blocks;
+        if (args.division == device::Division::kBalanced)
+            CHECK(args.nb_slots == device::balanced_slots(args.nb_extra_parts) * blocks_of_part);
+        else
+            CHECK(args.nb_slots == shape.batch * args.nb_sub_seq * blocks_of_part);
     }
 }
 

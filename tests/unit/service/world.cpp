@@ -136,6 +136,16 @@ XQAParams plain_params() {
     return params;
 }
 
+XQAParams mla_params() {
+    XQAParams params = plain_params();
+    params.mla = 1;
+    params.num_q_heads = 128;
+    params.num_kv_heads = 1;
+    params.head_dim = 576;
+    params.qk_scale = 0.1f;
+    return params;
+}
+
 Launch::Launch(XQAParams const& shape, std::uint32_t batch, std::uint32_t max_pages)
     : memory(must(driver::DeviceBuffer::allocate(1 << 20))),
       lengths(must(driver::DeviceBuffer::from(std::vector<std::int32_t>(batch, 1)))),

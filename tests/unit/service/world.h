@@ -55,6 +55,7 @@ private:
 
 // bf16, 32 query heads on 8, head_dim 128, pages of 64.
 XQAParams plain_params();
+XQAParams mla_params();  // bf16, 128 heads
 
 // Device memory for a small launch of any shape, and its arguments with every pointer set that the shape needs.
 struct Launch {
