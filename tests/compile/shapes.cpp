@@ -40,14 +40,16 @@ std::shared_ptr<NvrtcLibrary const> real_nvrtc() {
     return *library;
 }
 
-void require_target(NvrtcLibrary const& nvrtc, std::string const& target) {
+bool knows_target(NvrtcLibrary const& nvrtc, std::string const& target) {
     auto const facts = arch_from_name(target);
     REQUIRE(facts.ok());
     auto const& known = nvrtc.supported_archs();
     bool const listed = std::find(known.begin(), known.end(), static_cast<int>(facts->sm)) != known.end();
-    bool const family_target = target.ends_with('f');
-    if (!listed || (family_target && !nvrtc.knows_no_cache()))  // both came with 12.9
-        skip_test(("NVRTC " + nvrtc.version() + " does not know " + target).c_str());
+    return listed && (!target.ends_with('f') || nvrtc.knows_no_cache());  // both came with 12.9
+}
+
+void require_target(NvrtcLibrary const& nvrtc, std::string const& target) {
+    if (!knows_target(nvrtc, target)) skip_test(("NVRTC " + nvrtc.version() + " does not know " + target).c_str());
 }
 
 std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target) {

@@ -15,6 +15,7 @@ extern char const* const kCoverShapes;
 
 NvrtcIdentity nvrtc_identity();                    // skips the test if there is none
 std::shared_ptr<NvrtcLibrary const> real_nvrtc();  // likewise
+bool knows_target(NvrtcLibrary const& nvrtc, std::string const& target);
 // Skips the test if this NVRTC is too old for the target.
 void require_target(NvrtcLibrary const& nvrtc, std::string const& target);
 
