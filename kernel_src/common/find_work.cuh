@@ -54,7 +54,8 @@ inline bool find_balanced_part(KernelArgs const& args, u32 part, Work& work) {
     for (u32 first = 0; first < args.batch; first += 32) {
         bool const any = first + lane < args.batch;
         u32 const granules = first == 0 ? first_granules : any ? request_granules(args, first + lane) : 0;
-        u32 const parts = any ? balanced_parts(granules, total, args.nb_extra_parts) : 0;
+        // A request longer than the launch's max_len gets no more parts than the workspace has levels for.
+        u32 const parts = any ? min_of(balanced_parts(granules, total, args.nb_extra_parts), args.nb_sub_seq) : 0;
         u32 const slots = parts > 1 ? parts : 0;
         u32 const parts_end = parts_before + sum_to_lane(parts) * kBeams, slots_end = slots_before + sum_to_lane(slots) * kBeams;
         u32 const past = __ballot_sync(0xffffffffu, parts_end > part);
