@@ -22,8 +22,8 @@ constexpr HmmaShape hmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const step16 = keys + values + 4 * row_tiles;  // and the scores
     u32 const tile_tokens = 2 * step16 <= 80 ? 32 : 16;
     u32 const accumulators = 2 * row_tiles * values / kv_bytes;
-    u32 const registers = step16 * tile_tokens / 16 + accumulators;
-    return {value_bytes, tile_tokens, registers < 112 ? 384u : 256u};
+    u32 const registers = step16 * tile_tokens / 16 + accumulators + 8 * row_tiles;
+    return {value_bytes, tile_tokens, registers <= 112 ? 384u : 256u};
 }
 
 }  // namespace xqajit::device
