@@ -136,7 +136,7 @@ TEST_CASE("a misspelt subcommand or flag is answered with the one that was meant
              {with_shape({"explain"}, {"--batchs=3"}), "'--batch'"},
              {with_shape({"explain"}, {"--seqlen", "7"}), "'--seq-len'"},
              {with_shape({"run"}, {"--chek"}), "'--check'"},
-             {with_shape({"run"}, {"--iteration", "3"}), "'--iterations'"},
+             {{"bench", "--gird", "1x1"}, "'--grid'"},
              {{"capabilities", "--arc", "sm_90a"}, "'--arch'"},
              {{"frobnicate"}, nullptr},
              {{"--frobnicate"}, nullptr},
