@@ -84,9 +84,10 @@ int cache(CacheOptions const& options);
 int doctor(Common const& options);
 int capabilities(Common const& options, std::string const& arch);
 
-// Both throw Error (INVALID_ARGUMENT) that names the file and the reason.
+// All throw Error (INVALID_ARGUMENT) that names the file and the reason.
 std::string read_text_file(std::string const& path);
 void write_text_file(std::string const& path, std::string const& text);
+void check_writable(std::string const& path);  // changes nothing
 // In decimal without sign or leading zeros; no value where the text is anything else or out of the range.
 std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t least, std::uint64_t most);
 void print(std::string const& text);  // to stdout, with a final newline

@@ -44,6 +44,13 @@ void write_text_file(std::string const& path, std::string const& text) {
         throw Error(XQAJIT_INVALID_ARGUMENT, path + ": " + std::strerror(errno));
 }
 
+void check_writable(std::string const& path) {
+    bool const is_new = !std::filesystem::exists(path);
+    if (!std::ofstream(path, std::ios::app)) throw Error(XQAJIT_INVALID_ARGUMENT, path + ": " + std::strerror(errno));
+    std::error_code ignored;
+    if (is_new) std::filesystem::remove(path, ignored);
+}
+
 std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t least, std::uint64_t most) {
     std::uint64_t number = 0;
     auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -98,7 +98,7 @@ typedef enum xqajit_position {
 typedef enum xqajit_division {
     XQAJIT_DIVISION_DEFAULT = 0,  /* static where nb_sub_seq is set, else balanced */
     XQAJIT_DIVISION_STATIC = 1,   /* one number of sub-sequences, from batch and max_len */
-    XQAJIT_DIVISION_BALANCED = 2, /* equal shares of all tiles, worked out on the device */
+    XQAJIT_DIVISION_BALANCED = 2, /* parts in proportion to the lengths, worked out on the device */
     XQAJIT_DIVISION_INVARIANT = 3 /* fixed token edges: a request's bits depend on neither its neighbours nor max_len */
 } xqajit_division;
 

@@ -33,7 +33,7 @@ static_assert(sizeof(KvTensor) == 40);
 // How the visible tokens of a request are divided over blocks.
 enum class Division : u32 {
     kStatic = 1,    // nb_sub_seq equal parts of every request
-    kBalanced = 2,  // nb_extra_parts more parts than requests, given to the requests in proportion to their lengths
+    kBalanced = 2,  // up to nb_extra_parts more parts than requests, given to the requests in proportion to their lengths
     kInvariant = 3, // edges at multiples of tokens_per_sub_seq, counted from token 0
 };
 

@@ -10,7 +10,7 @@ struct TokenRange {
     u32 end;  // exclusive; begin == end: empty
 };
 
-// Static shares start and end on multiples of this many tokens (the visible range's own ends apart).
+// Static and balanced shares start and end on multiples of this many tokens (the visible range's own ends apart).
 constexpr u32 kShareTokens = 64;
 
 constexpr u32 ceil_div(u32 value, u32 divisor) { return value / divisor + (value % divisor != 0 ? 1 : 0); }
@@ -29,7 +29,7 @@ constexpr Granules granules_of(Division division, u32 tokens_per_sub_seq, TokenR
     return {tokens, first, ceil_div(visible.end, tokens) - first};
 }
 
-// Balanced division gives a part at least this many granules: shorter ones cost more to merge than they save.
+// Balanced division cuts a request into parts of at least this many granules: shorter ones cost more to merge than they save.
 constexpr u32 kLeastGranules = 2;
 
 // Sub-sequences that do any work: at least 1, so that an empty request still has one block to write its zeros.

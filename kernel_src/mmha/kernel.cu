@@ -7,7 +7,7 @@ using namespace xqajit::device;
 
 extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
     xqajit_kernel(__grid_constant__ const KernelArgs args) {
-    __shared__ float warps[Config::kWarps][kPartialFloats];
+    __shared__ alignas(16) float warps[Config::kWarps][kPartialFloats];
     __shared__ u32 arrivals;
     wait_for_previous_grids();
 

@@ -31,7 +31,7 @@ constexpr Setting kSettings[] = {
     {SettingId::kPdl, "XQAJIT_PDL", "choice", "", "on|off",
      "Programmatic dependent launch where the architecture has it; unset: the shape's own field."},
     {SettingId::kPerfGate, "XQAJIT_PERF_GATE", "choice", "off", "off|reference",
-     "reference: launches too small for the reference system's formula run mmha in the place of hmma or gmma."},
+     "reference: launches too small for the reference system's formula run mmha in the place of hmma or gmma, which changes bits; not under invariant division."},
     {SettingId::kOnMiss, "XQAJIT_ON_MISS", "choice", "compile", "compile|refuse",
      "What a launch does with a shape that is not loaded."},
     {SettingId::kCompile, "XQAJIT_COMPILE", "choice", "in_process", "in_process|worker",

@@ -74,7 +74,7 @@ device::HmmaShape hmma_shape(KernelSpec const& spec) {
 // `units`: blocks that the launch has at least.
 BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     // MLA's row blocks fill an SM by themselves: more parts would only be merged.
-    if (spec.family == Family::kMmha) return {device::kMmhaThreads, spec.mla ? 1u : 4u};
+    if (spec.family == Family::kMmha) return {device::kMmhaThreads, spec.mla ? 1u : kMostBlocksAnSm};
     // One large block an SM needs fewer parts; where there are units enough, two small ones fill each other's gaps
     // (kernel_src/hmma/README.md has the measurement). Invariant division must not ask how many there are.
     std::uint32_t const threads = hmma_shape(spec).max_threads;

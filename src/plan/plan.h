@@ -8,6 +8,7 @@ namespace xqajit {
 inline constexpr std::uint32_t kInvariantTokens = 512;  // a sub-sequence's edges under invariant division
 inline constexpr std::uint32_t kMaxSubSeq = 6000;       // static division: batch x sub-sequences of all requests
 inline constexpr std::uint32_t kMaxSubSeqMla = 500;
+inline constexpr std::uint32_t kMostBlocksAnSm = 4;  // of one kernel at once, in any family
 
 // What bounds a launch: everything that sizes it.
 struct LaunchBounds {

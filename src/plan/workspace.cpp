@@ -29,8 +29,6 @@ std::uint64_t workspace_for(std::uint64_t nb_counters, std::uint64_t partial_byt
 
 namespace {
 
-constexpr std::uint64_t kMostBlocksAnSm = 4;
-
 Result<std::uint64_t> most_static(KernelSpec const& spec, LaunchBounds const& bounds) {
     // Neither the number of sub-sequences nor the number of row blocks shrinks with max_len or q_len, so both stay at their bounds.
     // The number of sub-sequences shrinks as the batch grows, so the whole batch is not always the worst. Of the batches with one

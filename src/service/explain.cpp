@@ -110,19 +110,18 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
         json["error"] = error_json(selection.status());
         return to_text(json, 1);
     }
-    KernelSpec const& spec = selection->spec;
-    CompileRequest const request = request_of(spec);
+    LaunchBounds const bounds = bounds_of(forced, target->arch.sm_count, batch, seq_len, shape->q_len);
+    bool const passes = passes_gate(forced, bounds);
+    KernelSpec const& launched = selection->below_gate && !passes ? *selection->below_gate : selection->spec;
+    CompileRequest const request = request_of(launched);
     ImageKey const key = impl_->images.key_of(request);
     json["admissions"] = admissions_json(selection->admissions);
-    json["selection"] = {{"family", family_name(spec.family)}, {"reason", selection->reason}};
-    json["spec"] = parse(to_json(spec));
+    json["selection"] = {{"family", family_name(selection->spec.family)}, {"reason", selection->reason}};
+    json["spec"] = parse(to_json(launched));
     json["macros"] = parse(request.macros.to_json());
     json["key"] = key_json(request, key, impl_->toolchain);
     json["image"] = image_json(impl_->images, impl_->toolchain, request, key);
 
-    LaunchBounds const bounds = bounds_of(forced, target->arch.sm_count, batch, seq_len, shape->q_len);
-    bool const passes = passes_gate(forced, bounds);
-    KernelSpec const& launched = selection->below_gate && !passes ? *selection->below_gate : spec;
     Json launch = {{"family", family_name(launched.family)},
                    {"batch", batch},
                    {"seq_len", seq_len},

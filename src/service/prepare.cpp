@@ -50,6 +50,7 @@ LaunchBounds bounds_of(XQAParams const& forced, std::uint32_t sm_count, std::uin
 }
 
 bool passes_gate(XQAParams const& forced, LaunchBounds const& bounds) {
+    if (bounds.division == XQAJIT_DIVISION_INVARIANT) return true;  // a request's kernel must not depend on its neighbours
     bool const multi_block = bounds.nb_sub_seq != 1;
     return perf_gate_passes(forced, bounds.sm_count, bounds.batch, bounds.max_len, multi_block);
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "catch.h"
@@ -197,6 +198,23 @@ TEST_CASE("a usage error of bench exits with 2, names what is wrong and needs no
         CHECK(contains(result.err, row.named));
         CHECK(result.out.empty());
     }
+}
+
+TEST_CASE("a bench that measures nothing leaves the files of an earlier one as they were", "[cli]") {
+    Shell shell;
+    std::string const csv = shell.write("rows.csv", "earlier rows");
+    std::string const svg = shell.folder() + "/rows.svg";
+    for (std::vector<std::string> const& arguments :
+         {bench({"--csv", csv, "--svg", "/nowhere/rows.svg"}), bench({"--csv", csv, "--svg", svg, "--grid", "8192"}),
+          bench({"--csv", csv, "--svg", svg, "--kernel", "mma"})}) {
+        CHECK(shell.run(arguments).code == 2);
+        CHECK(text_of(csv) == "earlier rows");
+        CHECK_FALSE(std::filesystem::exists(svg));
+    }
+    shell.set("FAKE_CUDA_DEVICES", "");
+    CHECK(shell.run(bench({"--csv", csv, "--svg", svg})).code == 3);
+    CHECK(text_of(csv) == "earlier rows");
+    CHECK_FALSE(std::filesystem::exists(svg));
 }
 
 TEST_CASE("bench without a compiler has no roofline, and exits with 3", "[cli]") {

@@ -133,7 +133,7 @@ int bench(BenchOptions const& options) {
     Service service;
     std::vector<NamedShape> const shapes = shapes_of(service, options.shapes, options.flags);
     for (std::string const& file : {options.csv, options.svg})  // told now rather than when all is measured
-        if (!file.empty()) write_text_file(file, "");
+        if (!file.empty()) check_writable(file);
     std::unique_ptr<testing::Gpu> const gpu = value_of(testing::Gpu::open());
     Bench bench(service, *gpu, options.check);
 

@@ -150,11 +150,14 @@ TEST_CASE("explain shows the kernel and the launch that the perf gate leaves, an
     World world;
     XQAParams mha = plain_params();
     mha.num_q_heads = mha.num_kv_heads;
+    XQAParams invariant = plain_params();  // a request's kernel must not depend on its neighbours
+    invariant.division = XQAJIT_DIVISION_INVARIANT;
     for (Row const& row :
          {Row{"off", "off", "", plain_params(), 1, false, "hmma", nullptr},
           Row{"below", "reference", "", plain_params(), 1, false, "mmha", "mmha runs at this batch and length"},
           Row{"above", "reference", "", plain_params(), 5, true, "hmma", "none at this batch and length"},
           Row{"mmha's own", "reference", "", mha, 1, false, "mmha", "none: it judges the choice of hmma and gmma, not mmha"},
+          Row{"invariant", "reference", "", invariant, 1, true, "hmma", "none at this batch and length"},
           Row{"forced", "reference", "hmma", plain_params(), 1, false, "hmma", "none: XQAJIT_FORCE_KERNEL decides"}}) {
         INFO(row.what);
         world.set("XQAJIT_PERF_GATE", row.gate);
@@ -166,6 +169,7 @@ TEST_CASE("explain shows the kernel and the launch that the perf gate leaves, an
         if (row.params.num_q_heads == plain_params().num_q_heads) CHECK(document["perf_gate"]["passes"] == row.passes);
         CHECK(document["perf_gate"].value("effect", "") == (row.effect != nullptr ? row.effect : ""));
         CHECK(document["launch"]["family"] == row.launched);
+        CHECK(document["spec"]["family"] == row.launched);  // and so macros, key and image
         CHECK((document["launch"]["plan"]["dynamic_smem"] != 0) == (row.launched == std::string("hmma")));
         CHECK(document["launch"]["workspace_size"] == must(service->workspace_size(row.params, row.batch, 256)));
     }
