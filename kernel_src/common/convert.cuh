@@ -78,16 +78,22 @@ inline u32 float_to_e4m3(float x) {
     return sign | (code < 0x7eu ? code : 0x7eu);
 }
 
+// Two floats to fp16 or bf16, rounded to nearest even: x in the low half (PTX ISA: cvt.rn).
+template <Type kType> inline u32 pack_pair(float x, float y) {
+    static_assert(kType == Type::kFp16 || kType == Type::kBf16, "16-bit types only");
+    u32 word;
+    if constexpr (kType == Type::kBf16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
+    }
+    return word;
+}
+
 // Two neighbouring elements: stored at element offset `element` (even) of `base`.
 template <Type kType> inline void store_pair(void* base, i64 element, float x, float y) {
-    if constexpr (kType == Type::kBf16) {
-        u32 word;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
-        *reinterpret_cast<u32*>(static_cast<u16*>(base) + element) = word;
-    } else if constexpr (kType == Type::kFp16) {
-        u32 word;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
-        *reinterpret_cast<u32*>(static_cast<u16*>(base) + element) = word;
+    if constexpr (type_bytes(kType) == 2) {
+        *reinterpret_cast<u32*>(static_cast<u16*>(base) + element) = pack_pair<kType>(x, y);
     } else {
         static_assert(kType == Type::kFp8E4m3, "the output is fp16, bf16 or fp8");
         u16 codes;

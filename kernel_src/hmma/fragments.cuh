@@ -30,18 +30,7 @@ inline u32 transpose(u32 pair) {
     return out;
 }
 
-inline u32 pack_half2(float low, float high) {
-    u32 word;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
-
-inline u32 pack_operands(float low, float high) {
-    if constexpr (Config::kFp16Math) return pack_half2(low, high);
-    u32 word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
+inline u32 pack_operands(float low, float high) { return pack_pair < Config::kFp16Math ? Type::kFp16 : Type::kBf16 > (low, high); }
 
 // Four 8-bit codes to two pairs of fp16: exact for e4m3 and int8 alike.
 struct WidePairs {

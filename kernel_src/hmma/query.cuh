@@ -69,7 +69,7 @@ inline void store_query(KernelArgs const& args, QueryRows rows, u32 n, Lane lane
                 Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
 #pragma unroll
                 for (u32 w = 0; w < 4; ++w)
-                    rows.part[c][two].word[w] = pack_half2(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
+                    rows.part[c][two].word[w] = pack_operands(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
             }
             query.b[n][c][two][lane.eighth * 4 + lane.quarter] = rows.part[c][two];
         }

@@ -38,8 +38,7 @@ Status check_target(NvrtcLibrary const& nvrtc, std::string const& target);
 Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& request);
 
 // In a worker process: a crash, a kill or a time-out is COMPILE_FAILED and memory that is known to have run out is OUT_OF_MEMORY, for
-// this request alone. The
-// sources travel with the request, so a worker of another build compiles what the key says. Thread-safe.
+// this request alone. The sources travel with the request, so a worker of another build compiles what the key says. Thread-safe.
 // find_worker: XQAJIT_WORKER, INVALID_ARGUMENT if it names no executable; else libexec/xqajit/xqajit-worker beside the library's folder
 // or one above, UNAVAILABLE if there is none.
 Result<std::string> find_worker(Settings const& settings);

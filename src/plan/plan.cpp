@@ -133,7 +133,7 @@ std::uint32_t most_dynamic_smem(KernelSpec const& spec) {
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
     XQAJIT_RETURN_IF_ERROR(check(spec, bounds));
     LaunchPlan plan;
-    plan.nb_row_blocks = (bounds.q_len * spec.group_size + spec.m_tile - 1) / spec.m_tile;
+    plan.nb_row_blocks = static_cast<std::uint32_t>(ceil_div(std::uint64_t{bounds.q_len} * spec.group_size, spec.m_tile));
     if (bounds.division == XQAJIT_DIVISION_INVARIANT) plan.tokens_per_sub_seq = kInvariantTokens;
     if (bounds.batch == 0) return plan;
 
