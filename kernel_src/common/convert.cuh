@@ -15,18 +15,28 @@ inline Pair half2_to_floats(u32 word) {
     return v;
 }
 
-// Two e4m3 codes, in the low half of `codes`, to two fp16: every e4m3 value is exact in fp16.
-inline u32 e4m3x2_to_half2(u32 codes) {
-    u32 halves;
+// Four 8-bit codes as two pairs of fp16, in order.
+struct HalfPairs {
+    u32 low, high;
+};
+
+// Every e4m3 value is exact in fp16.
+inline HalfPairs e4m3x4_to_half(u32 codes) {
+    HalfPairs pairs;
 #if __CUDA_ARCH__ >= 890
-    asm("{\n\t.reg .b16 lo;\n\tcvt.u16.u32 lo, %1;\n\tcvt.rn.f16x2.e4m3x2 %0, lo;\n\t}" : "=r"(halves) : "r"(codes));
+    asm("{\n\t.reg .b16 lo, hi;\n\tmov.b32 {lo, hi}, %2;\n\tcvt.rn.f16x2.e4m3x2 %0, lo;\n\tcvt.rn.f16x2.e4m3x2 %1, hi;\n\t}"
+        : "=r"(pairs.low), "=r"(pairs.high)
+        : "r"(codes));
 #else
     // The code's exponent and mantissa, moved to fp16's place, are the value times 2^-8. NaN codes (0x7f, 0xff) become +-480.
-    u32 const spread = __byte_perm(codes, 0, 0x1404);
-    u32 const scaled = (spread & 0x80008000u) | ((spread & 0x7f007f00u) >> 1);
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(scaled), "r"(0x5c005c00u));  // 256
+    pairs.low = __byte_perm(codes, 0, 0x1404);
+    pairs.high = __byte_perm(codes, 0, 0x3424);
+    pairs.low = (pairs.low & 0x80008000u) | ((pairs.low & 0x7f007f00u) >> 1);
+    pairs.high = (pairs.high & 0x80008000u) | ((pairs.high & 0x7f007f00u) >> 1);
+    asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pairs.low) : "r"(0x5c005c00u));  // 256
+    asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pairs.high) : "r"(0x5c005c00u));
 #endif
-    return halves;
+    return pairs;
 }
 
 // One byte of `word` as a signed integer: 2^23 + (code + 128) has the code's byte as its lowest mantissa byte.
@@ -49,8 +59,8 @@ template <Type kType> inline Unpacked<kType> unpack(Vec16 const& vec) {
             out.value[2 * w] = v.x;
             out.value[2 * w + 1] = v.y;
         } else if constexpr (kType == Type::kFp8E4m3) {
-            Pair const lo = half2_to_floats(e4m3x2_to_half2(word & 0xffffu));
-            Pair const hi = half2_to_floats(e4m3x2_to_half2(word >> 16));
+            HalfPairs const pairs = e4m3x4_to_half(word);
+            Pair const lo = half2_to_floats(pairs.low), hi = half2_to_floats(pairs.high);
             out.value[4 * w] = lo.x;
             out.value[4 * w + 1] = lo.y;
             out.value[4 * w + 2] = hi.x;

@@ -71,6 +71,29 @@ inline Vec16 load_shared(u32 address) {
     return v;
 }
 
+// 16 bytes from global to shared memory behind the thread's back, zeros where not `valid` (PTX ISA: cp.async). Past L1.
+inline void copy_async(u32 shared, u8 const* address, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(shared), "l"(address), "r"(valid ? 16u : 0u) : "memory");
+}
+
+// The copies since the last commit are one group; groups end in order.
+inline void commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+// Until at most kPending of the thread's groups are under way.
+template <u32 kPending> inline void wait_copies() { asm volatile("cp.async.wait_group %0;" : : "n"(kPending) : "memory"); }
+
+// Four 8 x 8 matrices of 16-bit elements, transposed: lane l has the address of row l % 8 of matrix l / 8 (PTX ISA: ldmatrix).
+inline Vec16 load_matrices_transposed(u32 address) {
+    Vec16 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "r"(address));
+    return v;
+}
+
+// A barrier of `threads` threads of the block (PTX ISA: barrier.sync); 0 is __syncthreads'.
+inline void sync_some(u32 barrier, u32 threads) { asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory"); }
+
 // Counts one arrival and wraps to 0 at the last (PTX ISA: atom.inc). Release of what this block wrote, acquire of what earlier
 // arrivals wrote. Returns the arrivals before this one.
 inline u32 count_arrival(u32* counter, u32 arrivals) {

@@ -102,9 +102,9 @@ inline Merged merge_run(KernelArgs const& args, Work const& work, PartialList li
     return merged;
 }
 
-// The list into runs in shared memory, where threads outnumber the quads; returns how many.
-inline u32 merge_to_shared(KernelArgs const& args, Work const& work, PartialList list, float* shared) {
-    u32 const runs = max_of(1, min_of(min_of(blockDim.x / kQuads, blockDim.x / 32), list.count));
+// The list into runs in shared memory, up to `most_runs` where threads outnumber the quads; returns how many.
+inline u32 merge_to_shared(KernelArgs const& args, Work const& work, PartialList list, float* shared, u32 most_runs) {
+    u32 const runs = max_of(1, min_of(min_of(blockDim.x / kQuads, most_runs), list.count));
     for (u32 x = threadIdx.x; x < kQuads * runs; x += blockDim.x) {
         u32 const quad = x % kQuads, run = x / kQuads;
         store_partial(shared + run * kPartialFloats, quad, merge_run(args, work, list, runs, run, quad));
@@ -146,19 +146,19 @@ inline void write_output(KernelArgs const& args, Work const& work, u32 quad, Mer
     }
 }
 
-// The end of every block's work on a unit, once each of its warps has stored a partial in `warps`, [blockDim.x /
-// 32][kPartialFloats] in shared memory. `arrivals` is one word of shared memory.
+// The end of every block's work on a unit, once its warps have stored `nb_shared` partials in `shared`, [nb_shared][kPartialFloats] in
+// shared memory. `arrivals` is one word of shared memory.
 //
 // The blocks of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next
 // level, so that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another.
-inline void finish(KernelArgs const& args, Work const& work, float* warps, u32* arrivals) {
-    u32 nb_shared = blockDim.x / 32;
+inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 nb_shared, u32* arrivals) {
+    u32 const places = nb_shared;
     u32 index = work.sub_seq, count = work.nb_active, step = 1;
     u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
     __syncthreads();
     while (count > 1) {
         for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x)
-            store_partial(partial_of(args, work, index * step), quad, merge_shared(warps, nb_shared, quad));
+            store_partial(partial_of(args, work, index * step), quad, merge_shared(shared, nb_shared, quad));
         u32 const group = index / kMergeFanIn;
         u32 const members = min_of(kMergeFanIn, count - group * kMergeFanIn);
         PartialList const list{group * kMergeFanIn * step, members, step};
@@ -166,14 +166,14 @@ inline void finish(KernelArgs const& args, Work const& work, float* warps, u32* 
         if (threadIdx.x == 0) *arrivals = count_arrival(counters + work.first_slot + list.first * slot_stride(args), members);
         __syncthreads();
         if (*arrivals + 1 != members) return;
-        nb_shared = merge_to_shared(args, work, list, warps);
+        nb_shared = merge_to_shared(args, work, list, shared, places);
         index = group;
         count = ceil_div(count, kMergeFanIn);
         counters += args.nb_slots;
         step *= kMergeFanIn;
     }
     for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x)
-        write_output(args, work, quad, merge_shared(warps, nb_shared, quad));
+        write_output(args, work, quad, merge_shared(shared, nb_shared, quad));
 }
 
 }  // namespace xqajit::device

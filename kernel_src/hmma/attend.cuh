@@ -1,4 +1,4 @@
-// One warp's pass over its steps of kTileTokens tokens: S^T = K Q^T, online softmax by columns, O^T += V^T P^T.
+// attend() for up to 16 query rows. One warp's pass over its steps of kTileTokens tokens: S^T = K Q^T, online softmax by columns, O^T += V^T P^T.
 #pragma once
 
 #include "hmma/query.cuh"
@@ -40,7 +40,7 @@ inline Scores multiply_keys(KeyFragments const& keys, u32 query) {
                 for (u32 step = 0; step < 2; ++step) {
                     u32 a[4];
                     if constexpr (Config::k8Bit) {
-                        WidePairs const wide_low = widen(low.word[2 * two + step]), wide_high = widen(high.word[2 * two + step]);
+                        HalfPairs const wide_low = widen(low.word[2 * two + step]), wide_high = widen(high.word[2 * two + step]);
                         a[0] = wide_low.low, a[1] = wide_high.low, a[2] = wide_low.high, a[3] = wide_high.high;
                     } else {
                         a[0] = low.word[2 * step], a[1] = high.word[2 * step];
@@ -62,6 +62,7 @@ inline void raise_max(float (&max)[2], u32 n, WarpState& state) {
     for (u32 side = 0; side < 2; ++side) {
 #pragma unroll
         for (u32 mask = 4; mask <= 16; mask *= 2) max[side] = fmaxf(max[side], shuffle_xor(max[side], mask));
+        max[side] = fmaxf(max[side], state.max[n][side]);
         float const rescale = max[side] == negative_infinity() ? 1.0f : exp2_approx(state.max[n][side] - max[side]);
         state.max[n][side] = max[side];
         state.sum[n][side] *= rescale;
@@ -78,21 +79,21 @@ struct Weights {
     u32 b[Config::kTokenTiles][Config::kRowTiles][2];
 };
 
-inline Weights soften(KernelArgs const& args, Work const& work, float const (&scale)[Config::kRowTiles][2], u32 first, Lane lane,
+inline Weights soften(KernelArgs const& args, Work const& work, float const (&factor)[Config::kRowTiles][2], u32 first, Lane lane,
                       Scores scores, WarpState& state) {
     u32 const last = first + Config::kTileTokens;
     bool const masked = first < max_of(work.share.begin, work.common.begin) || last > min_of(work.share.end, work.common.end);
     Weights weights;
 #pragma unroll
     for (u32 n = 0; n < Config::kRowTiles; ++n) {
-        float max[2] = {state.max[n][0], state.max[n][1]};
+        float max[2] = {negative_infinity(), negative_infinity()};
 #pragma unroll
         for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) {
                 u32 const side = i % 2;
-                float score = scores.tile[tile][n].value[i] * scale[n][side];
-                if constexpr (Config::kHasSoftcap) score = args.softcap * kLog2E * tanh_accurate(score);
+                float score = scores.tile[tile][n].value[i];
+                if constexpr (Config::kHasSoftcap) score = args.softcap * kLog2E * tanh_accurate(score * factor[n][side]);
                 if (masked) {
                     u32 const t = first + tile * 16 + i / 2 * 8 + lane.eighth;
                     u32 const m = n * 8 + 2 * lane.quarter + side;
@@ -104,15 +105,18 @@ inline Weights soften(KernelArgs const& args, Work const& work, float const (&sc
                 max[side] = fmaxf(max[side], score);
             }
         }
-        if (__any_sync(0xffffffffu, max[0] > state.max[n][0] || max[1] > state.max[n][1])) raise_max(max, n, state);
+        float const scale[2] = {softened_factor(factor[n][0]), softened_factor(factor[n][1])};
+        max[0] *= scale[0], max[1] *= scale[1];
+        if (__any_sync(0xffffffffu, max[0] > state.max[n][0] + kMaxLag || max[1] > state.max[n][1] + kMaxLag))
+            raise_max(max, n, state);
         float const base[2] = {state.max[n][0] == negative_infinity() ? 0.0f : state.max[n][0],
                                state.max[n][1] == negative_infinity() ? 0.0f : state.max[n][1]};
 #pragma unroll
         for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
-                float const left = exp2_approx(scores.tile[tile][n].value[2 * half] - base[0]);
-                float const right = exp2_approx(scores.tile[tile][n].value[2 * half + 1] - base[1]);
+                float const left = exp2_approx(fmaf(scores.tile[tile][n].value[2 * half], scale[0], -base[0]));
+                float const right = exp2_approx(fmaf(scores.tile[tile][n].value[2 * half + 1], scale[1], -base[1]));
                 state.sum[n][0] += left;
                 state.sum[n][1] += right;
                 weights.b[tile][n][half] = transpose(pack_operands(left, right));
@@ -137,7 +141,7 @@ inline void multiply_values(ValueFragments const& values, Weights const& weights
                 u32 a[4];
                 if constexpr (Config::k8Bit) {
                     u32 const selector = i % 2 == 0 ? 0x5140u : 0x7362u;
-                    WidePairs const low = widen(__byte_perm(t0, t1, selector)), high = widen(__byte_perm(t8, t9, selector));
+                    HalfPairs const low = widen(__byte_perm(t0, t1, selector)), high = widen(__byte_perm(t8, t9, selector));
                     a[0] = low.low, a[1] = low.high, a[2] = high.low, a[3] = high.high;
                 } else {
                     a[0] = __byte_perm(t0, t1, 0x5410), a[1] = __byte_perm(t0, t1, 0x7632);
@@ -152,9 +156,34 @@ inline void multiply_values(ValueFragments const& values, Weights const& weights
     }
 }
 
+// This warp's partial result, where finish() takes it up.
+inline void store_state(WarpState const& state, float* partial, Lane lane) {
+#pragma unroll
+    for (u32 n = 0; n < Config::kRowTiles; ++n) {
+#pragma unroll
+        for (u32 side = 0; side < 2; ++side) {
+            u32 const m = n * 8 + 2 * lane.quarter + side;
+            if (lane.eighth == 0) *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{state.max[n][side], state.sum[n][side]};
+#pragma unroll
+            for (u32 c = 0; c < Config::kChunksV; ++c) {
+                u32 const element = c * Config::kChunkV + lane.eighth * Config::kElemsV;
+                if (element >= Config::kHeadDimV) continue;
+                Quad* const quads = reinterpret_cast<Quad*>(partial + m * Config::kHeadDimV + element);
+#pragma unroll
+                for (u32 i = 0; i < Config::kTilesV; i += 2) {
+                    Tile const &low = state.acc[n][c * Config::kTilesV + i], &high = state.acc[n][c * Config::kTilesV + i + 1];
+                    quads[i / 2] = Quad{{low.value[side], low.value[side + 2], high.value[side], high.value[side + 2]}};
+                }
+            }
+        }
+    }
+}
+
 // The warp takes every nb_warps-th step of the block's share, aligned to kTileTokens from token 0. Loads are always on their way:
 // the next step's K while this step's softmax and V run, the next step's V while its K runs, page indices two steps ahead.
-inline WarpState attend(KernelArgs const& args, Work const& work, u32 warp, u32 nb_warps, Lane lane, Query& query) {
+inline void attend(KernelArgs const& args, Work const& work, u32 warp, u32 nb_warps, Lane lane, u8* memory) {
+    __shared__ Query query;
+    float* const partial = reinterpret_cast<float*>(memory) + warp * kPartialFloats;
     u32 first = (work.share.begin / Config::kTileTokens + warp) * Config::kTileTokens;
     u32 const stride = nb_warps * Config::kTileTokens;
     bool const any = work.share.begin < work.share.end && first < work.share.end;
@@ -182,20 +211,20 @@ inline WarpState attend(KernelArgs const& args, Work const& work, u32 warp, u32 
 #pragma unroll
         for (u32 i = 0; i < Config::kChunksV * Config::kTilesV; ++i) state.acc[n][i] = Tile{{0.0f, 0.0f, 0.0f, 0.0f}};
     }
-    if (!any) return state;
+    if (!any) return store_state(state, partial, lane);
     u32 const query_address = shared_address(&query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
-    float scale[Config::kRowTiles][2];
+    float factor[Config::kRowTiles][2];
 #pragma unroll
     for (u32 n = 0; n < Config::kRowTiles; ++n) {
 #pragma unroll
-        for (u32 side = 0; side < 2; ++side) scale[n][side] = query.scale[n * 8 + 2 * lane.quarter + side];
+        for (u32 side = 0; side < 2; ++side) factor[n][side] = query.factor[n * 8 + 2 * lane.quarter + side];
     }
     for (;;) {
         u32 const next = first + stride;
         bool const more = next < work.share.end;
         Scores const scores = multiply_keys(keys, query_address);
         if (more) load_keys(args, work, pages, next, lane, keys);
-        Weights const weights = soften(args, work, scale, first, lane, scores, state);
+        Weights const weights = soften(args, work, factor, first, lane, scores, state);
         multiply_values(values, weights, state);
         if (!more) break;
         load_values(args, work, pages, next, lane, values);
@@ -210,30 +239,7 @@ inline WarpState attend(KernelArgs const& args, Work const& work, u32 warp, u32 
             for (u32 mask = 4; mask <= 16; mask *= 2) state.sum[n][side] += shuffle_xor(state.sum[n][side], mask);
         }
     }
-    return state;
-}
-
-// This warp's partial result, where finish() takes it up.
-inline void store_state(WarpState const& state, float* partial, Lane lane) {
-#pragma unroll
-    for (u32 n = 0; n < Config::kRowTiles; ++n) {
-#pragma unroll
-        for (u32 side = 0; side < 2; ++side) {
-            u32 const m = n * 8 + 2 * lane.quarter + side;
-            if (lane.eighth == 0) *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{state.max[n][side], state.sum[n][side]};
-#pragma unroll
-            for (u32 c = 0; c < Config::kChunksV; ++c) {
-                u32 const element = c * Config::kChunkV + lane.eighth * Config::kElemsV;
-                if (element >= Config::kHeadDimV) continue;
-                Quad* const quads = reinterpret_cast<Quad*>(partial + m * Config::kHeadDimV + element);
-#pragma unroll
-                for (u32 i = 0; i < Config::kTilesV; i += 2) {
-                    Tile const &low = state.acc[n][c * Config::kTilesV + i], &high = state.acc[n][c * Config::kTilesV + i + 1];
-                    quads[i / 2] = Quad{{low.value[side], low.value[side + 2], high.value[side], high.value[side + 2]}};
-                }
-            }
-        }
-    }
+    store_state(state, partial, lane);
 }
 
 }  // namespace xqajit::device

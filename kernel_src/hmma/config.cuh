@@ -9,7 +9,7 @@ namespace xqajit::device {
 struct Config : Instance {
     static constexpr bool k8Bit = kVecElems == 16;
     static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
-    static constexpr u32 kRowTiles = kMTile / 8;                       // mma columns are query rows: 8 a tile
+    static constexpr u32 kRowTiles = kMTile / 8;
     // K: the 4 lanes of a token hold kChunkK consecutive elements with one load; an mma step takes 16 of them.
     static constexpr u32 kChunkK = 4 * kVecElems;
     static constexpr u32 kChunksK = (kHeadDim + kChunkK - 1) / kChunkK;
@@ -23,12 +23,16 @@ struct Config : Instance {
     static constexpr u32 kTilesV = kChunkV / 16;
     static constexpr u32 kTileTokens = kShape.tile_tokens;  // tokens of one warp's step
     static constexpr u32 kTokenTiles = kTileTokens / 16;
-
+    static constexpr bool kHasTeams = kMTile > kMostWarpRows;
+    static constexpr u32 kTeamWarps = kShape.team_warps;
+    static constexpr u32 kStepTokens = kTileTokens;  // of a team
+    static constexpr u32 kMostTeams = kShape.max_threads / 32 / kTeamWarps;
     static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
     static_assert(!kSkipSoftmax, "hmma reads every visible token");
     static_assert(!kInputKv, "hmma does not append");
     static_assert(!kMla, "hmma has no MLA");
-    static_assert(kMTile == 8 || kMTile == 16, "M tile is 8 or 16 rows");
+    static_assert(kMTile == 8 || kMTile == 16 || kMTile == 32 || kMTile == 64, "M tile is 8, 16, 32 or 64 rows");
+    static_assert(!kHasTeams || kBeamWidth == 1, "beams have tiles of up to 16 rows");
 };
 
 }  // namespace xqajit::device

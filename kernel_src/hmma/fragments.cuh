@@ -32,18 +32,14 @@ inline u32 transpose(u32 pair) {
 
 inline u32 pack_operands(float low, float high) { return pack_pair < Config::kFp16Math ? Type::kFp16 : Type::kBf16 > (low, high); }
 
-// Four 8-bit codes to two pairs of fp16: exact for e4m3 and int8 alike.
-struct WidePairs {
-    u32 low, high;
-};
-
-inline WidePairs widen(u32 codes) {
+// Exact for e4m3 and int8 alike.
+inline HalfPairs widen(u32 codes) {
     if constexpr (Config::kKvType == Type::kFp8E4m3) {
-        return {e4m3x2_to_half2(codes & 0xffffu), e4m3x2_to_half2(codes >> 16)};
+        return e4m3x4_to_half(codes);
     } else {
         // The biased code is the lowest mantissa byte of 1024 + code + 128.
         u32 const biased = codes ^ 0x80808080u;
-        WidePairs pairs{__byte_perm(biased, 0x64646464u, 0x4140), __byte_perm(biased, 0x64646464u, 0x4342)};
+        HalfPairs pairs{__byte_perm(biased, 0x64646464u, 0x4140), __byte_perm(biased, 0x64646464u, 0x4342)};
         asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pairs.low) : "r"(0x64806480u));  // 1152
         asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pairs.high) : "r"(0x64806480u));
         return pairs;

@@ -1,13 +1,17 @@
 // hmma: decode attention on mma.sync, sm_80 and later. README.md has the schedule.
-// Grid: one dimension, see contract.h. Block: up to Config::kShape.max_threads; each warp has its own tokens.
+// Grid: one dimension, see contract.h. Block: up to Config::kShape.max_threads; each warp, or team of warps, has its own tokens.
 #include "common/find_work.cuh"
+// Each has its attend(); the one not needed would cost a tenth of the compile time.
+#if XQAJIT_M_TILE > 16
+#include "hmma/team.cuh"
+#else
 #include "hmma/attend.cuh"
+#endif
 
 using namespace xqajit::device;
 
 extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqajit_kernel(__grid_constant__ const KernelArgs args) {
-    extern __shared__ Quad smem[];  // [warps][kPartialFloats] floats
-    __shared__ Query query;
+    alignas(128) extern __shared__ u8 smem[];  // [warps or teams][Config::kShape.team_smem]
     __shared__ Work kept;  // for the end, so that the loop has the registers
     __shared__ u32 arrivals;
     wait_for_previous_grids();
@@ -17,12 +21,10 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
     if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;
     if (threadIdx.x == 0) kept = work;
 
-    // 2. Scores, softmax and weighted V, each warp on its own.
-    float* const warps = smem[0].value;
-    u32 const warp = threadIdx.x / 32;
-    Lane const lane{threadIdx.x % 32 / 4, threadIdx.x % 4};
-    store_state(attend(args, work, warp, blockDim.x / 32, lane, query), warps + warp * kPartialFloats, lane);
+    // 2. Scores, softmax and weighted V, each warp or team on its own.
+    u32 const index = threadIdx.x / 32 / Config::kTeamWarps, nb_partials = blockDim.x / 32 / Config::kTeamWarps;
+    attend(args, work, index, nb_partials, Lane{threadIdx.x % 32 / 4, threadIdx.x % 4}, smem);
 
     // 3. One result for the block, then one for the request.
-    finish(args, kept, warps, &arrivals);
+    finish(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);
 }

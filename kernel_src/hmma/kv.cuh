@@ -49,8 +49,7 @@ inline Pages load_pages(KernelArgs const& args, Work const& work, u32 first, Lan
                 pages.v[2 * i + r] = page_of(args, work, args.v.page_table, nearest(work.share, t + 2 * lane.quarter + r));
         } else {
             pages.k[i] = page_of(args, work, args.k.page_table, nearest(work.share, t));
-            pages.v[i] = pages.k[i];
-            if (args.v.page_table != args.k.page_table) pages.v[i] = page_of(args, work, args.v.page_table, nearest(work.share, t));
+            pages.v[i] = page_of(args, work, args.v.page_table, nearest(work.share, t));  // often the same, but a copy would wait
         }
     }
     return pages;

@@ -6,14 +6,45 @@
 namespace xqajit::device {
 
 struct HmmaShape {
-    u32 value_bytes;  // of V that a lane loads at once: 16, or 8 where 16 would leave half of the 8 lanes of a row without any
-    u32 tile_tokens;  // tokens of a warp's step: 16 or 32
-    u32 max_threads;  // of an SM at once, and so of a block: 256 or 384
+    u32 value_bytes;  // of V that a lane loads at once; one warp's rows only
+    u32 tile_tokens;  // of a step: 16 or 32
+    u32 warp_rows;    // query rows of a warp: all of a block's, or 16 or 32 where warps take a step together as a team
+    u32 team_warps;
+    u32 stages;       // steps in a team's ring
+    u32 max_threads;  // of an SM at once, and so of a block
+    u32 team_smem;    // bytes of dynamic shared memory for each team of a block
 };
 
-// m_tile: 8 or 16 query rows of a block. All follow from the registers of one lane, in words.
+constexpr u32 kMostWarpRows = 16;     // more need a team
+constexpr u32 kTeamRing = 36 * 1024;   // bytes of a team's ring, where two steps fit into it
+constexpr u32 kTeamsSmem = 184 * 1024;  // of all rings of an SM that has as much
+
+// Bytes between the rows of K and V in a team's shared memory: see team_kv.cuh.
+constexpr u32 team_key_stride(u32 row_bytes) { return (row_bytes + 63) / 64 * 64 + ((row_bytes + 63) / 64 % 2 == 0 ? 64 : 0); }
+constexpr u32 team_value_stride(u32 row_bytes) { return row_bytes + (row_bytes / 16 % 2 == 0 ? 16 : 0); }
+constexpr u32 team_tile_bytes(u32 row_bytes, u32 tokens) {
+    return tokens * (team_key_stride(row_bytes) + team_value_stride(row_bytes)) + 16;  // a last row is read in pairs of vectors
+}
+
+// More than 16 rows. Two warps a team share K and V and still leave one of 32 rows its registers: the accumulators of 32 x 128 elements
+// take half of them. The partial result takes the ring's place at the end.
+constexpr HmmaShape hmma_team_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
+    u32 const warp_rows = m_tile > 32 && head_dim <= 128 ? 32 : 16;
+    u32 const team_warps = m_tile / warp_rows, tile_tokens = 32;
+    u32 const tile = team_tile_bytes(head_dim * kv_bytes, tile_tokens);
+    u32 const partial = partial_floats(m_tile, head_dim) * 4;
+    u32 const room = partial > kTeamRing ? partial : kTeamRing;
+    u32 const stages = room / tile < 2 ? 2 : room / tile > 6 ? 6 : room / tile;
+    u32 const smem = stages * tile > partial ? stages * tile : partial;
+    u32 const teams = 256 / 32 / team_warps, fitting = kTeamsSmem / smem;
+    return {16, tile_tokens, warp_rows, team_warps, stages, (teams < fitting ? teams : fitting) * team_warps * 32, smem};
+}
+
+// m_tile: query rows of a block, 8, 16, 32 or 64. All follow from the registers of one lane, in words.
 constexpr HmmaShape hmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
+    if (m_tile > kMostWarpRows) return hmma_team_shape(head_dim, kv_bytes, m_tile);
     u32 const row_bytes = head_dim * kv_bytes;
+    // 16, or 8 where 16 would leave half of the 8 lanes of a row without any.
     u32 const value_bytes = row_bytes % 128 != 0 && row_bytes % 128 <= 64 ? 8 : 16;
     u32 const keys = 4 * ((row_bytes + 63) / 64) * 2;  // of 16 tokens: 4 lanes a row, 2 rows a lane
     u32 const values =
@@ -23,7 +54,7 @@ constexpr HmmaShape hmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const tile_tokens = 2 * step16 <= 80 ? 32 : 16;
     u32 const accumulators = 2 * row_tiles * values / kv_bytes;
     u32 const registers = step16 * tile_tokens / 16 + accumulators + 8 * row_tiles;
-    return {value_bytes, tile_tokens, registers <= 112 ? 384u : 256u};
+    return {value_bytes, tile_tokens, m_tile, 1, 0, registers <= 112 ? 384u : 256u, partial_floats(m_tile, head_dim) * 4};
 }
 
 }  // namespace xqajit::device

@@ -8,7 +8,7 @@ namespace xqajit::device {
 
 struct Query {
     Vec16 b[Config::kRowTiles][Config::kChunksK][Config::kStepsK / 2][32];  // [..][two mma steps][lane]: b0, b1, b0, b1
-    float scale[Config::kMTile];  // of a row's scores, to log2 units; with a soft cap, to units of the cap
+    float factor[Config::kMTile];  // see to_operands()
 };
 
 // A bf16 q meets fp16 keys when KV has 8 bits: its row is multiplied by a power of two that puts its largest value near 2^14, so
@@ -43,10 +43,12 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
     return rows;
 }
 
-inline void store_query(KernelArgs const& args, QueryRows rows, u32 n, Lane lane, Query& query) {
-    constexpr bool kRescaled = Config::k8Bit && Config::kQType == Type::kBf16;
+// Makes the rows operands of the arithmetic's type; returns the factor from their scores to log2 units, or, with a soft cap, to
+// units of the cap. It is positive, so that the largest score stays the largest and a hidden one's -inf stays that: the sign of a
+// negative k_scale goes to q.
+inline float to_operands(KernelArgs const& args, QueryRows& rows) {
     float row_scale = 1.0f;
-    if constexpr (kRescaled) {
+    if constexpr (Config::k8Bit && Config::kQType == Type::kBf16) {
         float largest = 0.0f;
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
@@ -60,25 +62,48 @@ inline void store_query(KernelArgs const& args, QueryRows rows, u32 n, Lane lane
         largest = fmaxf(largest, shuffle_xor(largest, 1));
         largest = fmaxf(largest, shuffle_xor(largest, 2));
         row_scale = fp16_scale(largest);
-    }
 #pragma unroll
-    for (u32 c = 0; c < Config::kChunksK; ++c) {
+        for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
-        for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
-            if constexpr (kRescaled) {
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
                 Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
 #pragma unroll
                 for (u32 w = 0; w < 4; ++w)
-                    rows.part[c][two].word[w] = pack_operands(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
+                    rows.part[c][two].word[w] =
+                        pack_operands(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
             }
-            query.b[n][c][two][lane.eighth * 4 + lane.quarter] = rows.part[c][two];
         }
     }
-    if (lane.quarter == 0) {
-        float const k_scale = args.k_scale_ptr != nullptr ? *args.k_scale_ptr : args.k_scale;
-        query.scale[n * 8 + lane.eighth] =
-            args.qk_scale * k_scale * (Config::kHasSoftcap ? 1.0f / args.softcap : kLog2E) / row_scale;
+    float const k_scale = args.k_scale_ptr != nullptr ? *args.k_scale_ptr : args.k_scale;
+    float const factor = args.qk_scale * k_scale * (Config::kHasSoftcap ? 1.0f / args.softcap : kLog2E) / row_scale;
+    if (Config::k8Bit && factor < 0.0f) {
+#pragma unroll
+        for (u32 c = 0; c < Config::kChunksK; ++c) {
+#pragma unroll
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
+#pragma unroll
+                for (u32 w = 0; w < 4; ++w) rows.part[c][two].word[w] ^= 0x80008000u;
+            }
+        }
     }
+    return factor == 0.0f ? 1e-37f : fabsf(factor);
+}
+
+// The largest score so far need not be the exact one, as long as no weight grows out of hand: it follows a larger score only when it
+// is this far behind (log2 units). So what was summed is seldom multiplied again.
+constexpr float kMaxLag = 8.0f;
+
+// Scores are raw until soften() multiplies them; with a soft cap they are in log2 units before, as it bends them.
+inline float softened_factor(float factor) { return Config::kHasSoftcap ? 1.0f : factor; }
+
+inline void store_query(KernelArgs const& args, QueryRows rows, u32 n, Lane lane, Query& query) {
+    float const factor = to_operands(args, rows);
+#pragma unroll
+    for (u32 c = 0; c < Config::kChunksK; ++c) {
+#pragma unroll
+        for (u32 two = 0; two < Config::kStepsK / 2; ++two) query.b[n][c][two][lane.eighth * 4 + lane.quarter] = rows.part[c][two];
+    }
+    if (lane.quarter == 0) query.factor[n * 8 + lane.eighth] = factor;
 }
 
 }  // namespace xqajit::device
