@@ -98,10 +98,7 @@ inline void sync_some(u32 barrier, u32 threads) { asm volatile("barrier.sync %0,
 // arrivals wrote. Returns the arrivals before this one.
 inline u32 count_arrival(u32* counter, u32 arrivals) {
     u32 before;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter), "r"(arrivals - 1)
-                 : "memory");
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(arrivals - 1) : "memory");
     return before;
 }
 

@@ -15,8 +15,8 @@ struct HmmaShape {
     u32 team_smem;    // bytes of dynamic shared memory for each team of a block
 };
 
-constexpr u32 kMostWarpRows = 16;     // more need a team
-constexpr u32 kTeamRing = 36 * 1024;   // bytes of a team's ring, where two steps fit into it
+constexpr u32 kMostWarpRows = 16;       // more need a team
+constexpr u32 kTeamRing = 36 * 1024;    // bytes of a team's ring, where two steps fit into it
 constexpr u32 kTeamsSmem = 184 * 1024;  // of all rings of an SM that has as much
 
 // Bytes between the rows of K and V in a team's shared memory: see team_kv.cuh.
@@ -55,6 +55,13 @@ constexpr HmmaShape hmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const accumulators = 2 * row_tiles * values / kv_bytes;
     u32 const registers = step16 * tile_tokens / 16 + accumulators + 8 * row_tiles;
     return {value_bytes, tile_tokens, m_tile, 1, 0, registers <= 112 ? 384u : 256u, partial_floats(m_tile, head_dim) * 4};
+}
+
+// Bytes of static shared memory, at most: q in whole chunks of a key row, a factor a row, and what the block's threads tell one
+// another.
+constexpr u32 hmma_static_smem(u32 head_dim, u32 kv_bytes, u32 m_tile) {
+    u32 const chunk = 64 / kv_bytes;
+    return m_tile * ((head_dim + chunk - 1) / chunk * chunk * 2 + 4) + 256;
 }
 
 }  // namespace xqajit::device

@@ -8,7 +8,7 @@ namespace xqajit::device {
 
 struct Query {
     Vec16 b[Config::kRowTiles][Config::kChunksK][Config::kStepsK / 2][32];  // [..][two mma steps][lane]: b0, b1, b0, b1
-    float factor[Config::kMTile];  // see to_operands()
+    float factor[Config::kMTile];                                           // see to_operands()
 };
 
 // A bf16 q meets fp16 keys when KV has 8 bits: its row is multiplied by a power of two that puts its largest value near 2^14, so
@@ -69,8 +69,7 @@ inline float to_operands(KernelArgs const& args, QueryRows& rows) {
                 Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
 #pragma unroll
                 for (u32 w = 0; w < 4; ++w)
-                    rows.part[c][two].word[w] =
-                        pack_operands(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
+                    rows.part[c][two].word[w] = pack_operands(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
             }
         }
     }

@@ -19,7 +19,7 @@ constexpr u32 kQueryTileBytes = Config::kChunksK * Config::kStepsK * 512;  // of
 // q as first operands.
 struct TeamQuery {
     Vec16 a[Config::kMTile / 16][Config::kChunksK][Config::kStepsK][32];  // [16 rows][chunk][mma step][lane]: a0, a1, a2, a3
-    float factor[Config::kMTile];  // see to_operands()
+    float factor[Config::kMTile];                                         // see to_operands()
 };
 
 // Rows 8 n .. of the block, by one warp.
@@ -65,7 +65,8 @@ inline TeamScores multiply_keys(u32 query, u32 keys, Lane lane) {
         for (u32 step = 0; step < Config::kStepsK; ++step) {
             Vec16 a[kWarpTiles];
 #pragma unroll
-            for (u32 r = 0; r < kWarpTiles; ++r) a[r] = load_shared(query + r * kQueryTileBytes + (c * Config::kStepsK + step) * 512);
+            for (u32 r = 0; r < kWarpTiles; ++r)
+                a[r] = load_shared(query + r * kQueryTileBytes + (c * Config::kStepsK + step) * 512);
 #pragma unroll
             for (u32 n = 0; n < kTokenTiles8; ++n) {
                 u32 b[2];
@@ -100,9 +101,7 @@ inline void mask(KernelArgs const& args, Work const& work, float const* factor, 
             }
         }
     }
-    if (first >= max_of(work.share.begin, work.common.begin) &&
-        first + kAtOnce <= min_of(work.share.end, work.common.end))
-        return;
+    if (first >= max_of(work.share.begin, work.common.begin) && first + kAtOnce <= min_of(work.share.end, work.common.end)) return;
     // One bit a score: found in a loop, which takes few registers, and applied without one, as the scores are registers.
     constexpr u32 kScores = kWarpTiles * kTokenTiles8 * 4;
     u32 hidden = 0;
@@ -211,7 +210,8 @@ inline void store_state(TeamState& state, u32 first_row, float* partial, Lane la
                         Quad{{even.value[2 * side], odd.value[2 * side], even.value[2 * side + 1], odd.value[2 * side + 1]}};
                 } else {
                     *reinterpret_cast<Pair*>(row + j * 8 + 2 * lane.quarter) = Pair{even.value[2 * side], even.value[2 * side + 1]};
-                    *reinterpret_cast<Pair*>(row + j * 8 + 8 + 2 * lane.quarter) = Pair{odd.value[2 * side], odd.value[2 * side + 1]};
+                    *reinterpret_cast<Pair*>(row + j * 8 + 8 + 2 * lane.quarter) =
+                        Pair{odd.value[2 * side], odd.value[2 * side + 1]};
                 }
             }
         }
@@ -227,7 +227,7 @@ inline void attend(KernelArgs const& args, Work const& work, u32 index, u32 nb_t
     u32 const stride = nb_teams * Config::kStepTokens;
     u32 first = (work.share.begin / Config::kStepTokens + index) * Config::kStepTokens;
     u32 const end = work.share.begin < work.share.end ? work.share.end : 0;  // no step of an empty share
-    StepPages pages{};  // of the next step to copy
+    StepPages pages{};                                                       // of the next step to copy
     if (first < end) pages = load_step_pages(args, work, first);
     // A group of copies a step, also past the last one, so that the number of groups under way tells which have come.
     auto const copy_next = [&](u32 coming, u32 stage) {

@@ -62,13 +62,35 @@ struct BlockShape {
 
 std::uint64_t partial_bytes(KernelSpec const& spec) { return device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float); }
 
-// One partial result a warp.
-std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t threads) {
-    return static_cast<std::uint32_t>(threads / 32 * partial_bytes(spec));
+std::uint32_t kv_bytes(KernelSpec const& spec) { return static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)); }
+
+device::HmmaShape hmma_shape(KernelSpec const& spec) { return device::hmma_shape(spec.head_dim, kv_bytes(spec), spec.m_tile); }
+
+// Bytes of shared memory that a block of so many threads needs. No other family asks for any at the launch.
+struct Smem {
+    std::uint32_t fixed;
+    std::uint32_t dynamic;
+};
+
+Smem smem_of(KernelSpec const& spec, std::uint32_t threads) {
+    if (spec.family != Family::kHmma) return {0, 0};
+    device::HmmaShape const shape = hmma_shape(spec);
+    return {device::hmma_static_smem(spec.head_dim, kv_bytes(spec), spec.m_tile),
+            threads / 32 / shape.team_warps * shape.team_smem};
 }
 
-device::HmmaShape hmma_shape(KernelSpec const& spec) {
-    return device::hmma_shape(spec.head_dim, static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)), spec.m_tile);
+bool fits(KernelSpec const& spec, std::uint32_t threads, std::uint32_t smem_optin) {
+    Smem const smem = smem_of(spec, threads);
+    return smem.fixed + smem.dynamic <= smem_optin;
+}
+
+// The most threads of one block: what the registers hold, and no more teams than shared memory does; at least one.
+std::uint32_t most_threads(KernelSpec const& spec, std::uint32_t smem_optin) {
+    device::HmmaShape const shape = hmma_shape(spec);
+    std::uint32_t threads = shape.max_threads;
+    std::uint32_t const team = 32 * shape.team_warps;
+    while (threads > team && !fits(spec, threads, smem_optin)) threads -= team;
+    return threads;
 }
 
 // `units`: blocks that the launch has at least.
@@ -77,9 +99,16 @@ BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::
     if (spec.family == Family::kMmha) return {device::kMmhaThreads, spec.mla ? 1u : kMostBlocksAnSm};
     // One large block an SM needs fewer parts; where there are units enough, two small ones fill each other's gaps
     // (kernel_src/hmma/README.md has the measurement). Invariant division must not ask how many there are.
-    std::uint32_t const threads = hmma_shape(spec).max_threads;
+    std::uint32_t const threads = most_threads(spec, bounds.smem_optin);
+    std::uint32_t const teams = threads / 32 / hmma_shape(spec).team_warps;
+    std::uint32_t const half = threads / teams * (teams / 2);
     bool const many = bounds.division == XQAJIT_DIVISION_INVARIANT || 2 * units >= 3 * std::uint64_t{bounds.sm_count};
-    return many ? BlockShape{threads / 2, 2} : BlockShape{threads, 1};
+    if (!many || half == 0) return {threads, 1};
+    // Each block takes kReservedSmem besides, and the SM has that much more than one block may have.
+    constexpr std::uint32_t kReservedSmem = 1024;
+    Smem const smem = smem_of(spec, half);
+    bool const two = 2 * (smem.fixed + smem.dynamic) + kReservedSmem <= bounds.smem_optin;
+    return {half, two ? 2u : 1u};
 }
 
 std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
@@ -126,8 +155,8 @@ std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint32_t wave, std:
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(fill, even), std::uint64_t{batch} * (most_parts - 1)));
 }
 
-std::uint32_t most_dynamic_smem(KernelSpec const& spec) {
-    return spec.family == Family::kHmma ? dynamic_smem(spec, hmma_shape(spec).max_threads) : 0;
+std::uint32_t most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin) {
+    return spec.family == Family::kHmma ? smem_of(spec, most_threads(spec, smem_optin)).dynamic : 0;
 }
 
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
@@ -146,6 +175,11 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     };
     std::uint64_t const blocks_of_part = capped_product({spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks});
     BlockShape const block = block_shape(spec, bounds, capped_product({bounds.batch, blocks_of_part}));
+    if (!fits(spec, block.threads, bounds.smem_optin)) {
+        Smem const smem = smem_of(spec, block.threads);
+        return unsupported(fmt::format("a block of {} needs {} bytes of shared memory: the device grants a block {}",
+                                       to_string(spec), smem.fixed + smem.dynamic, bounds.smem_optin));
+    }
     std::uint64_t parts = bounds.batch, slots = 0, most_parts = 0;
     if (bounds.division == XQAJIT_DIVISION_BALANCED) {
         BalancedParts const balanced = balanced_parts(spec, bounds, plan.nb_row_blocks, block);
@@ -171,7 +205,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     plan.nb_slots = static_cast<std::uint32_t>(slots * blocks_of_part);
     plan.workspace_bytes =
         workspace_for(std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq), plan.nb_slots * partial_bytes(spec));
-    if (spec.family == Family::kHmma) plan.dynamic_smem = dynamic_smem(spec, block.threads);
+    plan.dynamic_smem = smem_of(spec, block.threads).dynamic;
     return plan;
 }
 

@@ -19,6 +19,7 @@ struct LaunchBounds {
     std::int32_t division = XQAJIT_DIVISION_STATIC;  // never DEFAULT: see resolve_division()
     std::uint32_t nb_sub_seq = 0;                    // forced, 1..6000, under static division; 0: the formula
     std::uint32_t sm_count = 1;
+    std::uint32_t smem_optin = 0;  // bytes of shared memory that the device grants a block
 };
 
 struct LaunchPlan {
@@ -39,11 +40,11 @@ struct LaunchPlan {
 std::int32_t resolve_division(std::int32_t division, std::uint32_t nb_sub_seq);
 
 // INVALID_ARGUMENT where a bound is out of range or the grid does not fit, with both numbers; UNSUPPORTED for a family
-// that is not built.
+// that is not built, and where a block needs more shared memory than smem_optin, with both numbers.
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds);
 
-// Bytes of dynamic shared memory that no launch of the kernel exceeds.
-std::uint32_t most_dynamic_smem(KernelSpec const& spec);
+// Bytes of dynamic shared memory that no launch of the kernel exceeds, where the device grants a block smem_optin.
+std::uint32_t most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin);
 
 // Exact bytes that any launch with batch <= bounds.batch, max_len <= bounds.max_len and q_len <= bounds.q_len can need: at least one
 // of them needs them all. 0 where none needs a workspace. Errors as make_plan's.

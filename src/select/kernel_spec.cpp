@@ -7,19 +7,36 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "kernel_src/hmma/launch.h"
 
 namespace xqajit {
 
 namespace {
 
+// Of hmma: whole tiles of what the block has rows for, up to what registers hold and a block's shared memory grants.
+std::uint32_t hmma_m_tile(XQAParams const& params, std::uint32_t rows, std::uint32_t smem_optin) {
+    std::uint32_t const kv_bytes = dtype_bytes(params.kv_dtype);
+    auto const fits = [&](std::uint32_t m_tile) {
+        return device::hmma_static_smem(params.head_dim, kv_bytes, m_tile) +
+                   device::hmma_shape(params.head_dim, kv_bytes, m_tile).team_smem <=
+               smem_optin;
+    };
+    // A second tile of accumulators has no place beside a large head's, so that 32 rows are shared out over two warps there.
+    bool const is_large = params.head_dim > 128;
+    if (rows <= 8) return 8;
+    if (rows <= 16 && !is_large) return 16;
+    if (params.beam_width > 1) return is_large ? 8 : 16;  // each beam has its own pages: their rows share nothing
+    if (rows > 32 && fits(64)) return 64;
+    return fits(32) ? 32 : is_large ? 8 : 16;
+}
+
 // Query rows that one block holds. A row is one query head of one query token; the rows of a KV head are all its heads' and tokens'.
-std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t group_size) {
+std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t group_size, std::uint32_t smem_optin) {
     std::uint32_t const rows = group_size * params.q_len;
     bool const draft = params.spec_dec != XQAJIT_SPEC_DEC_NONE;
     switch (family) {
-        // Rows are mma's columns, eight a tile; a second tile of accumulators has no place beside a large head's.
         case Family::kHmma:
-            return rows <= 8 || params.head_dim > 128 ? 8 : 16;
+            return hmma_m_tile(params, rows, smem_optin);
         case Family::kGmma:
             return !draft ? group_size : 64;
         case Family::kMla:
@@ -69,7 +86,7 @@ KernelSpec make_spec(Family family, XQAParams const& params, ArchFacts const& ar
     spec.beam_width = params.beam_width;
     spec.page_size = params.page_size;
     spec.spec_dec = params.spec_dec;
-    spec.m_tile = m_tile_of(family, params, spec.group_size);
+    spec.m_tile = m_tile_of(family, params, spec.group_size, arch.smem_optin);
     spec.mla = params.mla != 0;
     spec.has_window = params.sliding_window != 0;
     spec.has_softcap = params.softcap != 0;

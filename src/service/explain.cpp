@@ -110,7 +110,7 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
         json["error"] = error_json(selection.status());
         return to_text(json, 1);
     }
-    LaunchBounds const bounds = bounds_of(forced, target->arch.sm_count, batch, seq_len, shape->q_len);
+    LaunchBounds const bounds = bounds_of(forced, target->arch, batch, seq_len, shape->q_len);
     bool const passes = passes_gate(forced, bounds);
     KernelSpec const& launched = selection->below_gate && !passes ? *selection->below_gate : selection->spec;
     CompileRequest const request = request_of(launched);

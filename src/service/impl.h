@@ -81,7 +81,7 @@ struct Service::Impl {
 };
 
 // What a launch with these bounds is planned by. forced: the shape with the settings' overrides.
-LaunchBounds bounds_of(XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t max_len,
+LaunchBounds bounds_of(XQAParams const& forced, ArchFacts const& arch, std::uint32_t batch, std::uint64_t max_len,
                        std::uint32_t q_len);
 
 // Whether such a launch passes the perf gate: below it Selection::below_gate runs, where there is one.

@@ -36,7 +36,7 @@ Result<XQAParams> checked(XQAParams const& params) {
 
 CompileRequest request_of(KernelSpec const& spec) { return {spec.family, spec.target, macros_for(spec)}; }
 
-LaunchBounds bounds_of(XQAParams const& forced, std::uint32_t sm_count, std::uint32_t batch, std::uint64_t max_len,
+LaunchBounds bounds_of(XQAParams const& forced, ArchFacts const& arch, std::uint32_t batch, std::uint64_t max_len,
                        std::uint32_t q_len) {
     LaunchBounds bounds;
     bounds.batch = batch;
@@ -45,7 +45,8 @@ LaunchBounds bounds_of(XQAParams const& forced, std::uint32_t sm_count, std::uin
     bounds.num_kv_heads = forced.num_kv_heads;
     bounds.division = resolve_division(forced.division, forced.nb_sub_seq);
     bounds.nb_sub_seq = forced.nb_sub_seq;
-    bounds.sm_count = sm_count;
+    bounds.sm_count = arch.sm_count;
+    bounds.smem_optin = arch.smem_optin;
     return bounds;
 }
 
@@ -106,7 +107,7 @@ Result<PreparedKernel*> Service::Impl::prepare_in(driver::ContextInfo const& con
 
 Result<SpecifiedKernel> Service::Impl::load_in(driver::ContextInfo const& context, KernelSpec const& spec) {
     CompileRequest const request = request_of(spec);
-    std::uint32_t const dynamic_smem = most_dynamic_smem(spec);
+    std::uint32_t const dynamic_smem = most_dynamic_smem(spec, context.arch.smem_optin);
     Result<LoadedImage*> const in_context = loaded.get_or_build({images.key_of(request).key, context.id}, [&]() -> LoadedResult {
         Result<std::shared_ptr<KernelImage const>> const image = images.get(request);
         if (!image.ok()) return image.status();
@@ -139,8 +140,7 @@ Result<std::uint64_t> Service::workspace_size(XQAParams const& params, std::uint
     if (!context.ok()) return context.status();
     Result<Impl::Admitted> const admitted = impl_->admit_in(**context, *shape);
     if (!admitted.ok()) return admitted.status();
-    LaunchBounds const bounds =
-        bounds_of(overridden(*shape, impl_->overrides), admitted->arch.sm_count, max_batch, max_len, shape->q_len);
+    LaunchBounds const bounds = bounds_of(overridden(*shape, impl_->overrides), admitted->arch, max_batch, max_len, shape->q_len);
     return workspace_size_of(admitted->selection, bounds);
 }
 

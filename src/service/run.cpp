@@ -47,7 +47,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     }
 
     XQAParams const forced = overridden(*shape, impl_->overrides);
-    LaunchBounds const bounds = bounds_of(forced, prepared->arch.sm_count, args->batch, args->max_len, args->q_len);
+    LaunchBounds const bounds = bounds_of(forced, prepared->arch, args->batch, args->max_len, args->q_len);
     SpecifiedKernel const& kernel = kernel_for(*prepared, forced, bounds);
     Result<LaunchPlan> const plan = make_plan(kernel.spec, bounds);
     if (!plan.ok()) return plan.status();

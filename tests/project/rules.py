@@ -7,7 +7,7 @@ MAX_LINES = 500
 BELOW = {
     "base": "",
     "params": "base",
-    "select": "params base",
+    "select": "params base kernel_src",
     "jit": "select params base",
     "plan": "select params base kernel_src",
     "cache": "base",
