@@ -37,8 +37,27 @@ enum class Division : u32 {
     kInvariant = 3, // edges at multiples of tokens_per_sub_seq, counted from token 0
 };
 
-// A grid of one dimension; block index = (part * num_kv_heads + kv_head) * nb_row_blocks + row_block: blocks that read the same
-// KV are neighbours, and read it at the same time. Parts count over all (b, beam w) pairs, request by request.
+// value / divisor by one multiplication: value below 2^31, divisor 1..2^31. With factor = ceil(2^(32 + shift) / divisor) and shift =
+// ceil(log2(divisor)) - 1 the error is below value / 2^(32 + shift), which is too little to reach the next quotient.
+struct Divisor {
+    u32 factor;  // 0: the divisor is 1
+    u32 shift;
+};
+
+constexpr Divisor divisor_of(u32 divisor) {
+    if (divisor <= 1) return {0, 0};
+    u32 shift = 0;
+    while (shift < 31 && (u64{2} << shift) < divisor) ++shift;
+    return {static_cast<u32>(((u64{1} << (32 + shift)) + divisor - 1) / divisor), shift};
+}
+
+constexpr u32 divide(u32 value, Divisor divisor) {
+    if (divisor.factor == 0) return value;
+    return static_cast<u32>(static_cast<u64>(value) * divisor.factor >> 32) >> divisor.shift;
+}
+
+// A grid of one dimension; block index = ((part * num_kv_heads + kv_head) * nb_row_blocks + row_block) * cluster_size + rank: blocks
+// that read the same KV are neighbours, and read it at the same time. Parts count over all (b, beam w) pairs, request by request.
 struct KernelArgs {
     void const* q;              // [rows, beam, num_q_heads, head_dim]
     void* out;                  // [rows, beam, num_q_heads, head_dim_v]
@@ -78,9 +97,11 @@ struct KernelArgs {
     u32 tokens_per_sub_seq;     // invariant division only
     u32 nb_extra_parts;         // balanced division only
     u32 nb_slots;               // places for partial results; 0 where no request has two parts
-    u32 reserved0;
+    u32 cluster_size;           // blocks that share a part and merge through one another's shared memory: 1 or kClusterBlocks
+    Divisor by_num_kv_heads;
+    Divisor by_nb_row_blocks;
 };
-static_assert(sizeof(KernelArgs) == 312, "host and device must agree on KernelArgs");
+static_assert(sizeof(KernelArgs) == 328, "host and device must agree on KernelArgs");
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, page_table_stride) == 136);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, partials) == 232);
@@ -94,6 +115,9 @@ enum class SpecDec : u32 { kNone = 0, kLinear = 1, kTree = 2 };
 
 // Threads of an mmha block: what the host launches and the kernel counts on.
 constexpr u32 kMmhaThreads = 128;
+
+// Blocks of a thread block cluster, where a launch has clusters: the most that every GPU with clusters takes.
+constexpr u32 kClusterBlocks = 8;
 
 // One partial result, in floats: m_tile x head_dim_v unnormalised sums of p * v, then a row maximum (log2 units) and a row sum
 // for each row.

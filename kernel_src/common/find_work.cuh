@@ -35,27 +35,38 @@ inline u32 sum_to_lane(u32 value) {
     return value;
 }
 
+// Parts of a request under balanced division. One longer than the launch's max_len gets no more than the workspace has levels for.
+inline u32 parts_of(KernelArgs const& args, u32 granules, u64 total) {
+    return min_of(balanced_parts(granules, total, args.nb_extra_parts, args.cluster_size), args.nb_sub_seq);
+}
+
 // Balanced division, worked out from the lengths by every warp for itself, 32 requests at a time: neither the host nor another
 // kernel plans, no barrier is needed, and a captured graph follows the lengths. False where the requests have fewer parts.
 inline bool find_balanced_part(KernelArgs const& args, u32 part, Work& work) {
     constexpr u32 kBeams = Instance::kBeamWidth;
+    if (args.batch == 1) {  // which needs no warp, and has the least time to lose
+        u32 const granules = request_granules(args, 0);
+        work.request = 0;
+        work.nb_active = parts_of(args, granules, granules);
+        work.beam = kBeams == 1 && part < work.nb_active ? 0 : part / work.nb_active;
+        work.sub_seq = part - work.beam * work.nb_active;
+        work.first_slot = work.nb_active > 1 ? work.beam * work.nb_active : 0;
+        return work.beam < kBeams;
+    }
     u32 const lane = threadIdx.x % 32;
     u32 const first_granules = lane < args.batch ? request_granules(args, lane) : 0;  // most batches end here
     u64 total = 0;
 #pragma unroll 1
     for (u32 first = 0; first < args.batch; first += 32) {
-        u64 granules = first == 0 ? first_granules : first + lane < args.batch ? request_granules(args, first + lane) : 0;
-#pragma unroll
-        for (u32 mask = 16; mask >= 1; mask /= 2) granules += __shfl_xor_sync(0xffffffffu, granules, mask);
-        total += granules;
+        u32 const granules = first == 0 ? first_granules : first + lane < args.batch ? request_granules(args, first + lane) : 0;
+        total += __reduce_add_sync(0xffffffffu, granules);  // 2^25 at most for each
     }
     u32 parts_before = 0, slots_before = 0;
 #pragma unroll 1
     for (u32 first = 0; first < args.batch; first += 32) {
         bool const any = first + lane < args.batch;
         u32 const granules = first == 0 ? first_granules : any ? request_granules(args, first + lane) : 0;
-        // A request longer than the launch's max_len gets no more parts than the workspace has levels for.
-        u32 const parts = any ? min_of(balanced_parts(granules, total, args.nb_extra_parts), args.nb_sub_seq) : 0;
+        u32 const parts = any ? parts_of(args, granules, total) : 0;
         u32 const slots = parts > 1 ? parts : 0;
         u32 const parts_end = parts_before + sum_to_lane(parts) * kBeams, slots_end = slots_before + sum_to_lane(slots) * kBeams;
         u32 const past = __ballot_sync(0xffffffffu, parts_end > part);
@@ -75,28 +86,55 @@ inline bool find_balanced_part(KernelArgs const& args, u32 part, Work& work) {
     return false;
 }
 
+// Where a block is in the grid.
+struct Place {
+    u32 part, kv_head, row_block, rank;
+};
+
+inline Place place_of_block(KernelArgs const& args) {
+    u32 const rank = blockIdx.x & (args.cluster_size - 1);  // a power of two
+    u32 const in_cluster = blockIdx.x >> (31 - __clz(static_cast<int>(args.cluster_size)));
+    u32 const index = divide(in_cluster, args.by_nb_row_blocks);
+    u32 const part = divide(index, args.by_num_kv_heads);
+    return {part, index - part * args.num_kv_heads, in_cluster - index * args.nb_row_blocks, rank};
+}
+
 // This block's part of the work. nb_rows is 0, or sub_seq not below nb_active, where it has none.
-inline Work find_work(KernelArgs const& args) {
+inline Work find_work(KernelArgs const& args, Place place) {
     Work work;
-    u32 const row_block = blockIdx.x % args.nb_row_blocks;
-    u32 const index = blockIdx.x / args.nb_row_blocks;
-    work.kv_head = index % args.num_kv_heads;
-    u32 const part = index / args.num_kv_heads;
+    work.kv_head = place.kv_head;
+    work.rank = place.rank;
     if (args.division == Division::kBalanced) {
         work.nb_rows = 0;
-        if (!find_balanced_part(args, part, work)) return work;
+        if (!find_balanced_part(args, place.part, work)) return work;
     } else {
-        find_part(args, part, work);
+        find_part(args, place.part, work);
     }
-    work.first_slot = (work.first_slot * args.num_kv_heads + work.kv_head) * args.nb_row_blocks + row_block;
+    work.first_slot = (work.first_slot * args.num_kv_heads + work.kv_head) * args.nb_row_blocks + place.row_block;
     work.len = args.seq_lens[work.request];
     find_rows(args, work);
-    find_row_block(args, row_block, work);
+    find_row_block(args, place.row_block, work);
     if (work.nb_rows == 0) return work;
     Granules const granules = granules_of(args.division, args.tokens_per_sub_seq, work.visible);
     work.nb_active = active_sub_seqs(granules, work.nb_active);
-    work.share = sub_seq_range(args.division, granules, work.nb_active, work.sub_seq, work.visible);
+    u32 const blocks = args.cluster_size;
+    work.share = sub_seq_range(args.division, granules, work.nb_active * blocks, work.sub_seq * blocks + work.rank, work.visible);
     return work;
+}
+
+// Asks for what the block will probably need first, the page indices of its request's beginning, long before it knows its work. The
+// request is a guess, as if all were equally long. No value is seen, so there is no need to wait for the grids before.
+inline void prefetch_pages(KernelArgs const& args, Place place) {
+    if constexpr (Instance::kPageSize == 0) return;
+    constexpr u32 kIndicesALine = 32, kLines = 8;
+    u32 const entry = threadIdx.x * kIndicesALine;
+    if (threadIdx.x >= kLines || entry >= args.page_table_stride) return;
+    u32 request = 0;
+    if (args.batch > 1) {
+        u32 const parts = args.division == Division::kBalanced ? 1 + args.nb_extra_parts / args.batch : args.nb_sub_seq;
+        request = min_of(place.part / parts / Instance::kBeamWidth, args.batch - 1);
+    }
+    prefetch_l2(args.k.page_table + static_cast<i64>(request) * Instance::kBeamWidth * args.page_table_stride + entry);
 }
 
 }  // namespace xqajit::device

@@ -2,6 +2,7 @@
 // the workspace. Fixed order, so the same bits every time. All families end with finish().
 #pragma once
 
+#include "common/cluster.cuh"
 #include "common/math.cuh"
 #include "common/work.cuh"
 
@@ -53,7 +54,7 @@ struct Merged {
 
 // Quad `quad` of `count` partials side by side in shared memory.
 inline Merged merge_shared(float const* partials, u32 count, u32 quad) {
-    constexpr u32 kAtOnce = 4;
+    constexpr u32 kAtOnce = 8;
     Merged merged;
     for (u32 at = 0; at < count; at += kAtOnce) {
         Pair stats[kAtOnce];
@@ -146,34 +147,101 @@ inline void write_output(KernelArgs const& args, Work const& work, u32 quad, Mer
     }
 }
 
+// A cluster has kClusterBlocks blocks. Each merges its own warps into its shared memory, and then its share of the quads of all blocks:
+// as many neighbouring lanes a quad as there are blocks, each with one block's.
+static_assert(kQuads * kClusterBlocks % (32 * kClusterBlocks) == 0, "the lanes of a block's share are whole warps");
+
+struct alignas(16) ClusterStats {
+    Pair row[Instance::kMTile];
+};
+
+inline void share_with_cluster(float* shared, u32 nb_shared, ClusterStats& stats) {
+    for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x) {
+        Merged const merged = merge_shared(shared, nb_shared, quad);
+        reinterpret_cast<Quad*>(shared)[quad] = merged.acc;  // where no other thread reads
+        if (quad % kRowQuads == 0) stats.row[quad / kRowQuads] = Pair{merged.max, merged.sum};
+    }
+    arrive_at_cluster();
+    wait_for_cluster();
+}
+
+// All lanes of the quad get the result.
+inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 quad) {
+    u32 const peer = threadIdx.x % kClusterBlocks;
+    Pair const pair = load_peer_pair(peer_address(shared_address(&stats.row[quad / kRowQuads]), peer));
+    Quad const value = load_peer_quad(peer_address(shared_address(reinterpret_cast<Quad const*>(shared) + quad), peer));
+    Merged merged;
+    merged.max = pair.x;
+#pragma unroll
+    for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) merged.max = fmaxf(merged.max, shuffle_xor(merged.max, mask));
+    float const weight = weight_of(pair.x, merged.max);
+    merged.sum = pair.y * weight;
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) merged.acc.value[e] = value.value[e] * weight;
+#pragma unroll
+    for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) {
+        merged.sum += shuffle_xor(merged.sum, mask);
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) merged.acc.value[e] += shuffle_xor(merged.acc.value[e], mask);
+    }
+    return merged;
+}
+
+// The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once.
+template <class Use> inline void for_each_quad(Work const& work, float const* shared, u32 nb_shared, ClusterStats const& stats,
+                                               bool in_cluster, Use use) {
+    if (!in_cluster) {
+        for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x) use(quad, merge_shared(shared, nb_shared, quad));
+        return;
+    }
+    for (u32 x = threadIdx.x; x < kQuads; x += blockDim.x) {
+        u32 const quad = work.rank * (kQuads / kClusterBlocks) + x / kClusterBlocks;
+        Merged const merged = merge_cluster(shared, stats, quad);
+        if (x % kClusterBlocks == 0) use(quad, merged);
+    }
+}
+
 // The end of every block's work on a unit, once its warps have stored `nb_shared` partials in `shared`, [nb_shared][kPartialFloats] in
 // shared memory. `arrivals` is one word of shared memory.
 //
-// The blocks of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next
-// level, so that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another.
+// The parts of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next level, so
+// that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another. The blocks of a cluster
+// are one member, whose partial each of them writes a share of.
+template <bool kClusters>
 inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 nb_shared, u32* arrivals) {
+    __shared__ ClusterStats stats;
     u32 const places = nb_shared;
     u32 index = work.sub_seq, count = work.nb_active, step = 1;
     u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
+    bool in_cluster = kClusters && args.cluster_size > 1;
     __syncthreads();
+    if (in_cluster) share_with_cluster(shared, nb_shared, stats);
     while (count > 1) {
-        for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x)
-            store_partial(partial_of(args, work, index * step), quad, merge_shared(shared, nb_shared, quad));
+        for_each_quad(work, shared, nb_shared, stats, in_cluster,
+                      [&](u32 quad, Merged const& merged) { store_partial(partial_of(args, work, index * step), quad, merged); });
         u32 const group = index / kMergeFanIn;
         u32 const members = min_of(kMergeFanIn, count - group * kMergeFanIn);
+        u32 const writers = in_cluster ? members * kClusterBlocks : members;
         PartialList const list{group * kMergeFanIn * step, members, step};
         __syncthreads();
-        if (threadIdx.x == 0) *arrivals = count_arrival(counters + work.first_slot + list.first * slot_stride(args), members);
+        if (in_cluster) arrive_at_cluster();  // this block has read the others' shared memory
+        if (threadIdx.x == 0) *arrivals = count_arrival(counters + work.first_slot + list.first * slot_stride(args), writers);
         __syncthreads();
-        if (*arrivals + 1 != members) return;
+        if (in_cluster) wait_for_cluster();  // and they its own, which ends or is used anew
+        if (*arrivals + 1 != writers) return;
         nb_shared = merge_to_shared(args, work, list, shared, places);
         index = group;
         count = ceil_div(count, kMergeFanIn);
         counters += args.nb_slots;
         step *= kMergeFanIn;
+        in_cluster = false;
     }
-    for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x)
-        write_output(args, work, quad, merge_shared(shared, nb_shared, quad));
+    for_each_quad(work, shared, nb_shared, stats, in_cluster,
+                  [&](u32 quad, Merged const& merged) { write_output(args, work, quad, merged); });
+    if (in_cluster) {
+        arrive_at_cluster();
+        wait_for_cluster();
+    }
 }
 
 }  // namespace xqajit::device

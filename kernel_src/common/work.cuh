@@ -12,6 +12,7 @@ struct Work {
     u32 beam;     // w
     u32 kv_head;
     u32 sub_seq;         // which of the unit's parts
+    u32 rank;            // which of the part's blocks
     u32 nb_active;       // parts that the unit has
     u32 first_slot;      // place of the first part's partial result in the workspace; the next ones' follow every slot_stride()
     u32 first_row;       // of the kMTile rows: row m is draft token m / G, head m % G of the group

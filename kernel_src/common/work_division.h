@@ -29,7 +29,7 @@ constexpr Granules granules_of(Division division, u32 tokens_per_sub_seq, TokenR
     return {tokens, first, ceil_div(visible.end, tokens) - first};
 }
 
-// Balanced division cuts a request into parts of at least this many granules: shorter ones cost more to merge than they save.
+// Balanced division gives a block at least this many granules: fewer cost more to merge than they save.
 constexpr u32 kLeastGranules = 2;
 
 // Sub-sequences that do any work: at least 1, so that an empty request still has one block to write its zeros.
@@ -47,8 +47,10 @@ constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 act
         first += index;
         last = index + 1 == active ? first + granules.count - index : first + 1;
     } else {
-        first += static_cast<u64>(granules.count) * index / active;
-        last += static_cast<u64>(granules.count) * (index + 1) / active;
+        // Equal but for one granule, which the first ones have more; by one division, which a GPU takes long for.
+        u32 const whole = granules.count / active, longer = granules.count - whole * active;
+        first += static_cast<u64>(whole) * index + (index < longer ? index : longer);
+        last = first + whole + (index < longer ? 1 : 0);
     }
     u64 const begin = first * granules.tokens;
     u64 const end = last * granules.tokens;
@@ -67,10 +69,17 @@ constexpr u32 merge_levels(u32 nb_partials) {
 }
 
 // Balanced division: parts of a request with `granules` of all requests' `total`. At least one each, and no more than the
-// requests and `extra` together: the shares of `extra` are rounded down. With equal lengths every request has as many.
-constexpr u32 balanced_parts(u32 granules, u64 total, u32 extra) {
-    u32 const parts = 1 + static_cast<u32>(total == 0 ? 0 : static_cast<u64>(granules) * extra / total);
-    u32 const most = granules / kLeastGranules;
+// requests and `extra` together: the shares of `extra` are rounded down. With equal lengths every request has as many. A
+// part is shared by cluster_size blocks.
+constexpr u32 balanced_parts(u32 granules, u64 total, u32 extra, u32 cluster_size) {
+    u64 const product = static_cast<u64>(granules) * extra;
+    // Most launches need no division of 64 bits, which takes a GPU hundreds of cycles.
+    bool const is_small = (product | total) >> 32 == 0;
+    u64 const share = total == granules ? (total == 0 ? 0 : extra)
+                      : is_small        ? static_cast<u32>(product) / static_cast<u32>(total)
+                                        : product / total;
+    u32 const parts = 1 + static_cast<u32>(share);
+    u32 const most = granules / (kLeastGranules * cluster_size);
     return parts < most ? parts : most == 0 ? 1 : most;
 }
 

@@ -12,12 +12,14 @@ using namespace xqajit::device;
 
 extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqajit_kernel(__grid_constant__ const KernelArgs args) {
     alignas(128) extern __shared__ u8 smem[];  // [warps or teams][Config::kShape.team_smem]
-    __shared__ Work kept;  // for the end, so that the loop has the registers
+    __shared__ Work kept;                      // for the end, so that the loop has the registers
     __shared__ u32 arrivals;
-    wait_for_previous_grids();
 
     // 1. Which rows and which tokens.
-    Work const work = find_work(args);
+    Place const place = place_of_block(args);
+    prefetch_pages(args, place);
+    wait_for_previous_grids();
+    Work const work = find_work(args, place);
     if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;
     if (threadIdx.x == 0) kept = work;
 
@@ -26,5 +28,5 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
     attend(args, work, index, nb_partials, Lane{threadIdx.x % 32 / 4, threadIdx.x % 4}, smem);
 
     // 3. One result for the block, then one for the request.
-    finish(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);
+    finish<true>(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);
 }

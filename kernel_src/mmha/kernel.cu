@@ -9,10 +9,12 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlock
     xqajit_kernel(__grid_constant__ const KernelArgs args) {
     __shared__ alignas(16) float warps[Config::kWarps][kPartialFloats];
     __shared__ u32 arrivals;
-    wait_for_previous_grids();
 
     // 1. Which rows and which tokens.
-    Work const work = find_work(args);
+    Place const place = place_of_block(args);
+    prefetch_pages(args, place);
+    wait_for_previous_grids();
+    Work const work = find_work(args, place);
     if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;
 
     // 2. Scores, softmax and weighted V, each warp on its own.
@@ -20,5 +22,5 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlock
     store_state(attend(args, work, warp, lane), warps[warp], lane);
 
     // 3. One result for the block, then one for the request.
-    finish(args, work, &warps[0][0], Config::kWarps, &arrivals);
+    finish<false>(args, work, &warps[0][0], Config::kWarps, &arrivals);
 }

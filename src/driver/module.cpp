@@ -56,7 +56,9 @@ Status allow_smem(CudaLibrary const& cuda, ContextInfo const& context, CUfunctio
     CUresult const result =
         cuda.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(dynamic_smem));
     if (result != CUDA_SUCCESS) {
-        std::string const call = fmt::format("cuFuncSetAttribute ({} bytes of dynamic shared memory)", dynamic_smem);
+        std::string const clusters = config.cluster_x > 1 ? fmt::format(", clusters of {}", config.cluster_x) : "";
+        std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}{}, {} bytes of dynamic shared memory)",
+                                             config.grid_x, config.block_x, clusters, config.dynamic_smem);
         return driver_error(cuda, call.c_str(), result);
     }
     return {};
@@ -128,9 +130,19 @@ Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kern
     if (!library.ok()) return library.status();
     CudaLibrary const& cuda = **library;
 
-    CUlaunchAttribute attribute{};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchAttribute attributes[2] = {};
+    unsigned nb_attributes = 0;
+    if (config.pdl) {
+        CUlaunchAttribute& attribute = attributes[nb_attributes++];
+        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (config.cluster_x > 1) {
+        CUlaunchAttribute& attribute = attributes[nb_attributes++];
+        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim.x = config.cluster_x;
+        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+    }
     CUlaunchConfig launch_config{};
     launch_config.gridDimX = config.grid_x;
     launch_config.gridDimY = 1;
@@ -140,13 +152,13 @@ Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kern
     launch_config.blockDimZ = 1;
     launch_config.sharedMemBytes = config.dynamic_smem;
     launch_config.hStream = stream;
-    launch_config.attrs = config.pdl ? &attribute : nullptr;
-    launch_config.numAttrs = config.pdl ? 1 : 0;
+    launch_config.attrs = attributes;
+    launch_config.numAttrs = nb_attributes;
     void* parameters[] = {kernel_args};
     CUresult const result = cuda.cuLaunchKernelEx(&launch_config, kernel.function(), parameters, nullptr);
     if (result == CUDA_SUCCESS) return {};
-    std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}, {} bytes of dynamic shared memory)", config.grid_x,
-                                         config.block_x, config.dynamic_smem);
+    std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}, clusters of {}, {} bytes of dynamic shared memory)",
+                                         config.grid_x, config.block_x, config.cluster_x, config.dynamic_smem);
     return driver_error(cuda, call.c_str(), result);
 }
 

@@ -41,6 +41,7 @@ struct LaunchConfig {
     std::uint32_t block_x = 1;
     std::uint32_t dynamic_smem = 0;  // bytes
     bool pdl = false;                // programmatic dependent launch: may start before the stream's previous kernel has ended
+    std::uint32_t cluster_x = 1;     // consecutive blocks that run at once as a thread block cluster; grid_x is a multiple
 };
 // cuLaunchKernelEx with one by-value parameter struct, which is copied before the return. The stream's context is current.
 Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kernel_args, CUstream stream);

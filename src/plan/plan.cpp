@@ -57,7 +57,8 @@ Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
 // How the family's blocks share an SM.
 struct BlockShape {
     std::uint32_t threads;
-    std::uint32_t per_sm;  // of them at once
+    std::uint32_t per_sm;       // of them at once
+    std::uint32_t cluster = 1;  // that share a part
 };
 
 std::uint64_t partial_bytes(KernelSpec const& spec) { return device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float); }
@@ -93,18 +94,42 @@ std::uint32_t most_threads(KernelSpec const& spec, std::uint32_t smem_optin) {
     return threads;
 }
 
-// `units`: blocks that the launch has at least.
+// Clusters that surely run at once, one block an SM: the SMs of a GPU lie in groups that need not be whole clusters, so that about half of
+// them may be left.
+std::uint32_t clusters_at_once(LaunchBounds const& bounds) { return bounds.sm_count / (2 * device::kClusterBlocks); }
+
+// Tokens of each block if clusters take the launch, or 0 where they do not fit. `units`: blocks that it has at least.
+std::uint64_t cluster_tokens(LaunchBounds const& bounds, std::uint64_t units) {
+    std::uint64_t const clusters_of_unit = clusters_at_once(bounds) / std::max<std::uint64_t>(units, 1);
+    return clusters_of_unit == 0 ? 0 : ceil_div(bounds.max_len, clusters_of_unit * device::kClusterBlocks);
+}
+
+// Blocks of a cluster merge faster, but fewer of them run: that pays for few units of short shares, where the merge is what takes time
+// (kernel_src/hmma/README.md has the measurement).
+bool has_clusters(LaunchBounds const& bounds, std::uint64_t units) {
+    constexpr std::uint64_t kMostTokens = 512;  // of a block
+    if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED) return false;
+    if (bounds.max_len <= device::kLeastGranules * device::kShareTokens) return false;  // one block a unit, and no merge
+    std::uint64_t const tokens = cluster_tokens(bounds, units);
+    return tokens != 0 && tokens <= kMostTokens;
+}
+
 BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     // MLA's row blocks fill an SM by themselves: more parts would only be merged.
     if (spec.family == Family::kMmha) return {device::kMmhaThreads, spec.mla ? 1u : kMostBlocksAnSm};
     // One large block an SM needs fewer parts; where there are units enough, two small ones fill each other's gaps
     // (kernel_src/hmma/README.md has the measurement). Invariant division must not ask how many there are.
     std::uint32_t const threads = most_threads(spec, bounds.smem_optin);
-    std::uint32_t const teams = threads / 32 / hmma_shape(spec).team_warps;
-    std::uint32_t const half = threads / teams * (teams / 2);
+    std::uint32_t const team = 32 * hmma_shape(spec).team_warps;
+    if (has_clusters(bounds, units)) {
+        // Two steps of 16 tokens a warp at least: more warps would only be merged.
+        std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(cluster_tokens(bounds, units)));
+        return {std::max(team, std::min(threads, useful) / team * team), 1, device::kClusterBlocks};
+    }
+    std::uint32_t const half = threads / team / 2 * team;
     bool const many = bounds.division == XQAJIT_DIVISION_INVARIANT || 2 * units >= 3 * std::uint64_t{bounds.sm_count};
     if (!many || half == 0) return {threads, 1};
-    // Each block takes kReservedSmem besides, and the SM has that much more than one block may have.
+    // A block takes kReservedSmem besides, and an SM has that much more than one block may have.
     constexpr std::uint32_t kReservedSmem = 1024;
     Smem const smem = smem_of(spec, half);
     bool const two = 2 * (smem.fixed + smem.dynamic) + kReservedSmem <= bounds.smem_optin;
@@ -133,10 +158,11 @@ BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds,
     // mmha leaves its row blocks out: they read the same KV, and more parts measured better than fewer there.
     std::uint64_t const blocks_of_part =
         std::uint64_t{bounds.num_kv_heads} * spec.beam_width * (spec.family == Family::kMmha ? 1 : nb_row_blocks);
-    std::uint64_t const wave = std::max<std::uint64_t>(1, std::uint64_t{bounds.sm_count} * block.per_sm / blocks_of_part);
+    std::uint64_t const at_once = block.cluster > 1 ? clusters_at_once(bounds) : std::uint64_t{bounds.sm_count} * block.per_sm;
+    std::uint64_t const wave = std::max<std::uint64_t>(1, at_once / blocks_of_part);
     std::uint64_t const granules = ceil_div(bounds.max_len, device::kShareTokens);
     std::uint32_t const most =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / device::kLeastGranules, 1, kMaxGridX));
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / (device::kLeastGranules * block.cluster), 1, kMaxGridX));
     std::uint32_t const extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
     return {extra, std::min(extra + 1, most)};
 }
@@ -192,7 +218,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
         parts = capped_product({bounds.batch, most_parts});
         slots = most_parts > 1 ? parts : 0;
     }
-    std::uint64_t const blocks = capped_product({parts, blocks_of_part});
+    std::uint64_t const blocks = capped_product({parts, blocks_of_part, block.cluster});
     if (blocks > kMaxGridX) {
         return invalid_argument(fmt::format(
             "the grid of batch {} x beam_width {} x num_kv_heads {} x {} row blocks x up to {} sub-sequences is more than "
@@ -200,6 +226,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
             bounds.batch, spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks, most_parts, kMaxGridX));
     }
     plan.block_x = block.threads;
+    plan.cluster_size = block.cluster;
     plan.grid_x = static_cast<std::uint32_t>(blocks);
     plan.nb_sub_seq = static_cast<std::uint32_t>(most_parts);
     plan.nb_slots = static_cast<std::uint32_t>(slots * blocks_of_part);
@@ -212,6 +239,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
 std::string LaunchPlan::to_string() const {
     std::string text = fmt::format("grid {} x block {}, nb_sub_seq {}, nb_row_blocks {}, workspace {} bytes", grid_x, block_x,
                                    nb_sub_seq, nb_row_blocks, workspace_bytes);
+    if (cluster_size > 1) text += fmt::format(", clusters of {}", cluster_size);
     if (nb_extra_parts != 0) text += fmt::format(", {} extra parts", nb_extra_parts);
     if (tokens_per_sub_seq != 0) text += fmt::format(", {} tokens a sub-sequence", tokens_per_sub_seq);
     return text;
@@ -221,6 +249,7 @@ std::string LaunchPlan::to_json() const {
     return to_text({
         {"grid_x", grid_x},
         {"block_x", block_x},
+        {"cluster_size", cluster_size},
         {"nb_row_blocks", nb_row_blocks},
         {"nb_sub_seq", nb_sub_seq},
         {"nb_extra_parts", nb_extra_parts},

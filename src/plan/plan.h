@@ -20,11 +20,13 @@ struct LaunchBounds {
     std::uint32_t nb_sub_seq = 0;                    // forced, 1..6000, under static division; 0: the formula
     std::uint32_t sm_count = 1;
     std::uint32_t smem_optin = 0;  // bytes of shared memory that the device grants a block
+    bool has_clusters = false;     // the device can run blocks as clusters
 };
 
 struct LaunchPlan {
     std::uint32_t grid_x = 0;  // 0: nothing to launch. The grid has this one axis: 2^31-1 blocks, where y and z end at 65535
     std::uint32_t block_x = 0;
+    std::uint32_t cluster_size = 1;  // consecutive blocks that share a part, and run at once as a cluster; 1: no clusters
     std::uint32_t nb_row_blocks = 0;
     std::uint32_t nb_sub_seq = 0;          // most parts that a request's tokens are cut into
     std::uint32_t nb_extra_parts = 0;      // balanced division: parts beyond one a request, else 0

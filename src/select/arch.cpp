@@ -43,6 +43,7 @@ ArchFacts facts_of(ArchRow const& row, std::string target) {
     facts.native_fp8_convert = row.sm >= 89;
     facts.has_tma = row.sm >= 90;
     facts.has_pdl = row.sm >= 90;
+    facts.has_clusters = row.sm >= 90;
     facts.has_wgmma = row.sm == 90 && target.ends_with('a');  // the instruction exists in the "a" target alone
     facts.target = std::move(target);
     return facts;

@@ -18,6 +18,7 @@ struct ArchFacts {
     bool has_tma = false;             // sm_90 on
     bool has_wgmma = false;           // sm_90a alone
     bool has_pdl = false;             // sm_90 on
+    bool has_clusters = false;        // sm_90 on
     bool is_ptx() const { return target.starts_with("compute_"); }
 };
 

@@ -15,9 +15,16 @@ Json parse(std::string const& text) { return Json::parse(text, nullptr, /*allow_
 
 Json arch_json(Target const& target) {
     ArchFacts const& arch = target.arch;
-    return {{"target", arch.target},     {"origin", target.origin},       {"sm", arch.sm},
-            {"sm_count", arch.sm_count}, {"smem_optin", arch.smem_optin}, {"native_fp8_convert", arch.native_fp8_convert},
-            {"has_tma", arch.has_tma},   {"has_wgmma", arch.has_wgmma},   {"has_pdl", arch.has_pdl}};
+    return {{"target", arch.target},
+            {"origin", target.origin},
+            {"sm", arch.sm},
+            {"sm_count", arch.sm_count},
+            {"smem_optin", arch.smem_optin},
+            {"native_fp8_convert", arch.native_fp8_convert},
+            {"has_tma", arch.has_tma},
+            {"has_wgmma", arch.has_wgmma},
+            {"has_pdl", arch.has_pdl},
+            {"has_clusters", arch.has_clusters}};
 }
 
 Json overrides_json(Overrides const& overrides) {

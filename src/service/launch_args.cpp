@@ -55,6 +55,9 @@ device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, Lau
     out.nb_slots = plan.nb_slots;
     out.division = static_cast<device::Division>(division);  // plan.cpp asserts that the values agree
     out.tokens_per_sub_seq = plan.tokens_per_sub_seq;
+    out.cluster_size = plan.cluster_size;
+    out.by_num_kv_heads = device::divisor_of(params.num_kv_heads);
+    out.by_nb_row_blocks = device::divisor_of(plan.nb_row_blocks);
     return out;
 }
 

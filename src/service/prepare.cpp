@@ -47,6 +47,7 @@ LaunchBounds bounds_of(XQAParams const& forced, ArchFacts const& arch, std::uint
     bounds.nb_sub_seq = forced.nb_sub_seq;
     bounds.sm_count = arch.sm_count;
     bounds.smem_optin = arch.smem_optin;
+    bounds.has_clusters = arch.has_clusters;
     return bounds;
 }
 

@@ -64,7 +64,8 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
         if (!*capturing) XQAJIT_RETURN_IF_ERROR(check_device_data(*shape, *args, stream));
     }
     device::KernelArgs kernel_args = launch_args(*shape, *args, *plan, bounds.division);
-    driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, prepared->arch.has_pdl && forced.pdl != 0};
+    driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, prepared->arch.has_pdl && forced.pdl != 0,
+                                      plan->cluster_size};
     Status status = driver::launch(kernel.loaded->kernel, config, &kernel_args, stream);
     if (status.ok()) impl_->launches.add();
     return status;

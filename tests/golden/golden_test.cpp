@@ -43,6 +43,7 @@ Json plans_of(KernelSpec const& spec, XQAParams const& params, ArchFacts const& 
         bounds.nb_sub_seq = launch.division == XQAJIT_DIVISION_STATIC ? params.nb_sub_seq : 0;
         bounds.sm_count = arch.sm_count;
         bounds.smem_optin = arch.smem_optin;
+        bounds.has_clusters = arch.has_clusters;
         std::string const name = "batch " + std::to_string(launch.batch) + ", max_len " + std::to_string(launch.max_len) + ", " +
                                  division_name(launch.division);
         plans[name] = {
