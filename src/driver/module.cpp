@@ -56,9 +56,7 @@ Status allow_smem(CudaLibrary const& cuda, ContextInfo const& context, CUfunctio
     CUresult const result =
         cuda.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(dynamic_smem));
     if (result != CUDA_SUCCESS) {
-        std::string const clusters = config.cluster_x > 1 ? fmt::format(", clusters of {}", config.cluster_x) : "";
-        std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}{}, {} bytes of dynamic shared memory)",
-                                             config.grid_x, config.block_x, clusters, config.dynamic_smem);
+        std::string const call = fmt::format("cuFuncSetAttribute ({} bytes of dynamic shared memory)", dynamic_smem);
         return driver_error(cuda, call.c_str(), result);
     }
     return {};
@@ -157,8 +155,9 @@ Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kern
     void* parameters[] = {kernel_args};
     CUresult const result = cuda.cuLaunchKernelEx(&launch_config, kernel.function(), parameters, nullptr);
     if (result == CUDA_SUCCESS) return {};
-    std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}, clusters of {}, {} bytes of dynamic shared memory)",
-                                         config.grid_x, config.block_x, config.cluster_x, config.dynamic_smem);
+    std::string const clusters = config.cluster_x > 1 ? fmt::format(", clusters of {}", config.cluster_x) : "";
+    std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}{}, {} bytes of dynamic shared memory)", config.grid_x,
+                                         config.block_x, clusters, config.dynamic_smem);
     return driver_error(cuda, call.c_str(), result);
 }
 
