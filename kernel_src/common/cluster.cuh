@@ -1,10 +1,16 @@
 // Thread block clusters, sm_90 and later: blocks that run at the same time and read one another's shared memory. One PTX instruction
-// a function. Without clusters a launch has args.cluster_size 1 and comes here never.
+// a function. A launch without clusters has args.cluster_size 1 and never comes here.
 #pragma once
 
 #include "common/memory.cuh"
 
 namespace xqajit::device {
+
+#if __CUDA_ARCH__ >= 900
+constexpr bool kArchHasClusters = true;
+#else
+constexpr bool kArchHasClusters = false;
+#endif
 
 // What this thread wrote before, every thread of the cluster may read after it has waited. All threads of all blocks do both.
 inline void arrive_at_cluster() {

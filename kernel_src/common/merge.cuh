@@ -213,12 +213,18 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
     u32 const places = nb_shared;
     u32 index = work.sub_seq, count = work.nb_active, step = 1;
     u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
-    bool in_cluster = kClusters && args.cluster_size > 1;
+    bool in_cluster = kClusters && kArchHasClusters && args.cluster_size > 1;
     __syncthreads();
     if (in_cluster) share_with_cluster(shared, nb_shared, stats);
-    while (count > 1) {
-        for_each_quad(work, shared, nb_shared, stats, in_cluster,
-                      [&](u32 quad, Merged const& merged) { store_partial(partial_of(args, work, index * step), quad, merged); });
+    for (;;) {
+        for_each_quad(work, shared, nb_shared, stats, in_cluster, [&](u32 quad, Merged const& merged) {
+            if (count > 1) {
+                store_partial(partial_of(args, work, index * step), quad, merged);
+            } else {
+                write_output(args, work, quad, merged);
+            }
+        });
+        if (count <= 1) break;
         u32 const group = index / kMergeFanIn;
         u32 const members = min_of(kMergeFanIn, count - group * kMergeFanIn);
         u32 const writers = in_cluster ? members * kClusterBlocks : members;
@@ -236,8 +242,6 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
         step *= kMergeFanIn;
         in_cluster = false;
     }
-    for_each_quad(work, shared, nb_shared, stats, in_cluster,
-                  [&](u32 quad, Merged const& merged) { write_output(args, work, quad, merged); });
     if (in_cluster) {
         arrive_at_cluster();
         wait_for_cluster();
