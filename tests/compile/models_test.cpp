@@ -49,7 +49,8 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     CHECK(compiled->registers > 0);
     CHECK(compiled->spill_bytes == 0);
     CHECK(compiled->stack_bytes == 0);
-    CHECK(compiled->static_smem + most_dynamic_smem(spec) <= arch_from_name(spec.target)->smem_optin);
+    std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
+    CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
 }
 
 void no_spills(Family family, std::int32_t kv_dtype) {

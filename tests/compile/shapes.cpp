@@ -10,7 +10,7 @@ namespace xqajit::test {
 
 // clang-format off
 char const* const kCoverShapes = R"({"version": 1, "shapes": [
-{"name": "plain",          "q_dtype": "bf16", "num_q_heads": 32,  "num_kv_heads": 4, "head_dim": 128, "page_size": 32},
+{"name": "plain",          "q_dtype": "bf16", "num_q_heads": 32,  "num_kv_heads": 2, "head_dim": 128, "page_size": 32},
 {"name": "window",         "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 4, "head_dim": 64, "page_size": 64, "sliding_window": 100, "lse": true},
 {"name": "softcap",        "q_dtype": "bf16", "kv_dtype": "int8", "num_q_heads": 6, "num_kv_heads": 2, "head_dim": 80, "page_size": 16, "softcap": 30.0},
 {"name": "largest group",  "q_dtype": "fp16", "kv_dtype": "int8", "out_dtype": "fp8_e4m3", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 256, "page_size": 8, "sinks": true},
