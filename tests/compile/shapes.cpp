@@ -52,15 +52,16 @@ void require_target(NvrtcLibrary const& nvrtc, std::string const& target) {
     if (!knows_target(nvrtc, target)) skip_test(("NVRTC " + nvrtc.version() + " does not know " + target).c_str());
 }
 
-std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target) {
-    auto const entries = parse_shape_list(shapes);
+std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target, void (*edit)(XQAParams&)) {
+    auto entries = parse_shape_list(shapes);
     INFO(entries.status().message());
     REQUIRE(entries.ok());
     auto const arch = arch_from_name(target);
     REQUIRE(arch.ok());
     RuleKind const waived[] = {RuleKind::kChoice};
     std::vector<KernelSpec> kernels;
-    for (auto const& entry : *entries) {
+    for (auto& entry : *entries) {
+        edit(entry.params);
         bool served = false;
         for (Family const family : kFamilies) {
             if (!admit(family, entry.params, *arch, waived).ok) continue;
