@@ -128,12 +128,12 @@ BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::
     }
     std::uint32_t const half = threads / team / 2 * team;
     bool const many = bounds.division == XQAJIT_DIVISION_INVARIANT || 2 * units >= 3 * std::uint64_t{bounds.sm_count};
-    if (!many || half == 0) return {threads, 1};
-    // A block takes kReservedSmem besides, and an SM has that much more than one block may have.
+    // A block takes kReservedSmem besides, and an SM has that much more than one block may have. A small block that has the SM to itself
+    // would leave half of it idle.
     constexpr std::uint32_t kReservedSmem = 1024;
     Smem const smem = smem_of(spec, half);
-    bool const two = 2 * (smem.fixed + smem.dynamic) + kReservedSmem <= bounds.smem_optin;
-    return {half, two ? 2u : 1u};
+    bool const two = half != 0 && 2 * (smem.fixed + smem.dynamic) + kReservedSmem <= bounds.smem_optin;
+    return many && two ? BlockShape{half, 2} : BlockShape{threads, 1};
 }
 
 std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "catch.h"
+#include "hmma/launch.h"
 #include "plan/plan.h"
 #include "shapes.h"
 
@@ -15,19 +16,33 @@ namespace {
 constexpr char const* kTargets[] = {"sm_80",   "sm_86",   "sm_89",   "sm_90a",  "sm_100a", "sm_103a",
                                     "sm_110a", "sm_120a", "sm_120f", "sm_121a", "sm_121f"};
 
-std::vector<KernelSpec> model_kernels(std::string const& target, Family family) {
+using Edit = void (*)(XQAParams&);
+
+void plain(XQAParams&) {}
+void draft_of_8(XQAParams& params) {
+    params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
+    params.q_len = 8;
+}
+// A block of it holds the most rows there are. No family has a window with a tree.
+void tree_of_64(XQAParams& params) {
+    params.spec_dec = XQAJIT_SPEC_DEC_TREE;
+    params.q_len = 64;
+    params.sliding_window = 0;
+}
+
+std::vector<KernelSpec> model_kernels(std::string const& target, Family family, Edit edit) {
     std::ifstream file(MODELS);
     std::ostringstream text;
     text << file.rdbuf();
-    std::vector<KernelSpec> kernels = kernels_of(text.str(), target);
+    std::vector<KernelSpec> kernels = kernels_of(text.str(), target, edit);
     std::erase_if(kernels, [family](KernelSpec const& spec) { return spec.family != family; });
     return kernels;
 }
 
 // Of kernels that differ in the group size alone the registers hardly differ: one each, the last.
-std::vector<KernelSpec> distinct_kernels(std::string const& target, Family family) {
+std::vector<KernelSpec> distinct_kernels(std::string const& target, Family family, Edit edit) {
     std::vector<KernelSpec> distinct;
-    for (KernelSpec const& spec : model_kernels(target, family)) {
+    for (KernelSpec const& spec : model_kernels(target, family, edit)) {
         auto const same = std::find_if(distinct.begin(), distinct.end(), [&](KernelSpec other) {
             other.group_size = spec.group_size;
             return other == spec;
@@ -49,14 +64,17 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     CHECK(compiled->registers > 0);
     CHECK(compiled->spill_bytes == 0);
     CHECK(compiled->stack_bytes == 0);
-    CHECK(compiled->static_smem + most_dynamic_smem(spec) <= arch_from_name(spec.target)->smem_optin);
+    std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
+    CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
+    if (spec.family == Family::kHmma)  // what the host reckons with
+        CHECK(compiled->static_smem <= device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile));
 }
 
-void no_spills(Family family, std::int32_t kv_dtype) {
+void no_spills(Family family, std::int32_t kv_dtype, Edit edit = plain) {
     auto const nvrtc = real_nvrtc();
     require_target(*nvrtc, "sm_90a");
     int compiled_kernels = 0;
-    for (KernelSpec const& spec : distinct_kernels("sm_90a", family)) {
+    for (KernelSpec const& spec : distinct_kernels("sm_90a", family, edit)) {
         if (spec.kv_dtype != kv_dtype) continue;
         require_lean(*nvrtc, spec);
         ++compiled_kernels;
@@ -65,13 +83,13 @@ void no_spills(Family family, std::int32_t kv_dtype) {
 }
 
 // A share of the kernels on each target; both halves together are all of them.
-void no_spills_elsewhere(std::size_t half) {
+void no_spills_elsewhere(std::size_t half, Edit edit = plain) {
     auto const nvrtc = real_nvrtc();
     std::vector<std::string> targets(std::begin(kTargets), std::end(kTargets));
     std::erase(targets, "sm_90a");
     for (std::size_t t = half; t < targets.size(); t += 2) {
         if (!knows_target(*nvrtc, targets[t])) continue;
-        std::vector<KernelSpec> const kernels = distinct_kernels(targets[t], Family::kHmma);
+        std::vector<KernelSpec> const kernels = distinct_kernels(targets[t], Family::kHmma, edit);
         for (std::size_t i = t; i < kernels.size(); i += targets.size()) require_lean(*nvrtc, kernels[i]);
     }
 }
@@ -102,11 +120,32 @@ TEST_CASE("no model's hmma kernel of the other half spills on the targets that s
     no_spills_elsewhere(1);
 }
 
+TEST_CASE("no model's draft of 8 tokens with bf16 KV spills on sm_90a", "[compile][models][drafts]") {
+    no_spills(Family::kHmma, XQAJIT_DTYPE_BF16, draft_of_8);
+}
+TEST_CASE("no model's draft of 8 tokens with fp8 KV spills on sm_90a", "[compile][models][drafts]") {
+    no_spills(Family::kHmma, XQAJIT_DTYPE_FP8_E4M3, draft_of_8);
+}
+TEST_CASE("no model's draft of 8 tokens with int8 KV spills on sm_90a", "[compile][models][drafts]") {
+    no_spills(Family::kHmma, XQAJIT_DTYPE_INT8, draft_of_8);
+}
+TEST_CASE("no model's tree of 64 tokens spills on sm_90a", "[compile][models][drafts]") {
+    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
+        no_spills(Family::kHmma, kv_dtype, tree_of_64);
+}
+TEST_CASE("no model's draft of one half spills on the targets that share it", "[compile][models][drafts]") {
+    for (Edit const edit : {draft_of_8, tree_of_64}) no_spills_elsewhere(0, edit);
+}
+TEST_CASE("no model's draft of the other half spills on the targets that share it", "[compile][models][drafts]") {
+    for (Edit const edit : {draft_of_8, tree_of_64}) no_spills_elsewhere(1, edit);
+}
+
 // Run by hand: it takes minutes.
 TEST_CASE("no model's hmma kernel spills on any target", "[.][compile][models][all]") {
     auto const nvrtc = real_nvrtc();
     for (char const* const target : kTargets) {
         if (!knows_target(*nvrtc, target)) continue;
-        for (KernelSpec const& spec : model_kernels(target, Family::kHmma)) require_lean(*nvrtc, spec);
+        for (Edit const edit : {plain, draft_of_8, tree_of_64})
+            for (KernelSpec const& spec : model_kernels(target, Family::kHmma, edit)) require_lean(*nvrtc, spec);
     }
 }

@@ -10,7 +10,7 @@ namespace xqajit::test {
 
 // clang-format off
 char const* const kCoverShapes = R"({"version": 1, "shapes": [
-{"name": "plain",          "q_dtype": "bf16", "num_q_heads": 32,  "num_kv_heads": 4, "head_dim": 128, "page_size": 32},
+{"name": "plain",          "q_dtype": "bf16", "num_q_heads": 32,  "num_kv_heads": 2, "head_dim": 128, "page_size": 32},
 {"name": "window",         "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 4, "head_dim": 64, "page_size": 64, "sliding_window": 100, "lse": true},
 {"name": "softcap",        "q_dtype": "bf16", "kv_dtype": "int8", "num_q_heads": 6, "num_kv_heads": 2, "head_dim": 80, "page_size": 16, "softcap": 30.0},
 {"name": "largest group",  "q_dtype": "fp16", "kv_dtype": "int8", "out_dtype": "fp8_e4m3", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 256, "page_size": 8, "sinks": true},
@@ -52,15 +52,16 @@ void require_target(NvrtcLibrary const& nvrtc, std::string const& target) {
     if (!knows_target(nvrtc, target)) skip_test(("NVRTC " + nvrtc.version() + " does not know " + target).c_str());
 }
 
-std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target) {
-    auto const entries = parse_shape_list(shapes);
+std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target, void (*edit)(XQAParams&)) {
+    auto entries = parse_shape_list(shapes);
     INFO(entries.status().message());
     REQUIRE(entries.ok());
     auto const arch = arch_from_name(target);
     REQUIRE(arch.ok());
     RuleKind const waived[] = {RuleKind::kChoice};
     std::vector<KernelSpec> kernels;
-    for (auto const& entry : *entries) {
+    for (auto& entry : *entries) {
+        edit(entry.params);
         bool served = false;
         for (Family const family : kFamilies) {
             if (!admit(family, entry.params, *arch, waived).ok) continue;

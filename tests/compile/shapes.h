@@ -19,8 +19,9 @@ bool knows_target(NvrtcLibrary const& nvrtc, std::string const& target);
 // Skips the test if this NVRTC is too old for the target.
 void require_target(NvrtcLibrary const& nvrtc, std::string const& target);
 
-// The distinct kernels of a shape list on a target: of every family that has one and can compute the shape.
-std::vector<KernelSpec> kernels_of(std::string_view shapes, std::string const& target);
+// The distinct kernels of a shape list on a target: of every family that has one and can compute the shape, as `edit` leaves it.
+std::vector<KernelSpec> kernels_of(
+    std::string_view shapes, std::string const& target, void (*edit)(XQAParams&) = [](XQAParams&) {});
 
 CompileRequest request_of(KernelSpec const& spec);
 

@@ -89,6 +89,44 @@ TEST_CASE("requests of one launch have drafts of different lengths, none include
     require_all_right(specs);
 }
 
+// Rows of a KV head: heads of its group times draft tokens. Each number of them has a block of its own shape: one warp for up to 8 or
+// 16, else teams of warps that share K and V.
+TEST_CASE("drafts of every number of rows are right, whole and ragged", "[gpu][A09]") {
+    struct Draft {
+        std::uint32_t group, q_len;
+        std::vector<std::int32_t> ragged;  // warps and whole blocks without rows, a row short of a warp's, none at all
+    };
+    std::vector<Draft> const drafts = {{1, 8, {8, 1, 0, 7}},   {2, 8, {1, 8, 4, 0}},     {4, 8, {8, 3, 0, 5}},
+                                       {8, 8, {1, 3, 0, 8}},   {1, 64, {64, 15, 33, 0}}, {8, 64, {64, 9, 1, 40}},
+                                       {3, 11, {0, 11, 5, 6}}, {5, 4, {4, 3, 1, 0}}};
+    std::pair<std::int32_t, std::int32_t> const types[] = {{XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_DEFAULT},
+                                                           {XQAJIT_DTYPE_FP16, XQAJIT_DTYPE_DEFAULT},
+                                                           {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_INT8},
+                                                           {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}};
+    std::vector<ProblemSpec> specs;
+    for (std::uint32_t const dim : {64U, 80U, 128U, 256U})
+        for (auto const& [q, kv] : types)
+            for (Draft const& draft : drafts) {
+                ProblemSpec spec = make_spec({.q_heads = 2 * draft.group,
+                                              .kv_heads = 2,
+                                              .dim = dim,
+                                              .page = 16,
+                                              .q = q,
+                                              .kv = kv,
+                                              .spec_dec = draft.q_len > 8 ? XQAJIT_SPEC_DEC_TREE : kLinear,
+                                              .q_len = draft.q_len,
+                                              .lens = {70, 200, 300, 9}});
+                specs.push_back(spec);
+                // Long and undivided, so that a block takes many steps.
+                spec.lens = {70, 1029, 300, 9};
+                spec.q_lens = draft.ragged;
+                spec.params.division = XQAJIT_DIVISION_STATIC;
+                spec.params.nb_sub_seq = 1;
+                specs.push_back(spec);
+            }
+    require_all_right(specs);
+}
+
 TEST_CASE("a sink joins the denominator once, however the request is divided", "[gpu][W16]") {
     for (std::uint32_t const split : {0U, 1U, 2U, 8U})
         for (std::uint32_t const window : {0U, 64U})

@@ -9,7 +9,7 @@ namespace {
 void draw_shape(Random& random, xqajit_params& p) {
     constexpr std::uint32_t kGroups[] = {1, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 32, 64, 71, 128};
     constexpr std::uint32_t kHeads[] = {1, 1, 2, 3, 4, 8};
-    constexpr std::uint32_t kDims[] = {16, 32, 48, 64, 80, 96, 112, 128, 128, 128, 144, 160, 192, 208, 256};
+    constexpr std::uint32_t kDims[] = {16, 32, 48, 64, 80, 96, 112, 128, 128, 128, 144, 160, 176, 192, 208, 224, 240, 256};
     constexpr std::uint32_t kPages[] = {0, 8, 16, 16, 32, 32, 64, 128, 256, 1024};
     p.q_dtype = random.chance(0.5) ? XQAJIT_DTYPE_BF16 : XQAJIT_DTYPE_FP16;
     std::int32_t const kv_types[] = {p.q_dtype, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8};
@@ -40,7 +40,7 @@ void draw_shape(Random& random, xqajit_params& p) {
         constexpr std::uint32_t kBeams[] = {2, 3, 4, 8};
         p.beam_width = random.pick(kBeams);
     }
-    if (p.spec_dec) p.q_len = static_cast<std::uint32_t>(random.chance(0.2) ? random.between(33, 64) : random.between(1, 16));
+    if (p.spec_dec) p.q_len = static_cast<std::uint32_t>(random.chance(0.2) ? random.between(17, 64) : random.between(1, 16));
     p.sinks = random.chance(0.25);
     p.lse = random.chance(0.6);
     if (random.chance(0.2)) p.softcap = random.chance(0.5) ? 30.0F : 2.5F;
@@ -90,7 +90,11 @@ RandomLaunch random_launch(std::uint64_t shape_seed, std::uint64_t launch_seed) 
     auto const longest = static_cast<std::int64_t>(std::clamp(6e6 / width, 40.0, random.chance(0.2) ? 6000.0 : 700.0));
     for (std::size_t b = 0; b < batch; ++b) spec.lens.push_back(draw_len(random, p, longest));
     if (p.spec_dec && random.chance(0.5))
-        for (std::size_t b = 0; b < batch; ++b) spec.q_lens.push_back(static_cast<std::int32_t>(random.between(b == 0, p.q_len)));
+        for (std::size_t b = 0; b < batch; ++b) {
+            // Many far shorter than the longest, so that warps of their blocks have no rows.
+            std::int64_t const most = random.chance(0.4) ? std::min(p.q_len, 2U) : p.q_len;
+            spec.q_lens.push_back(static_cast<std::int32_t>(random.between(b == 0, most)));
+        }
     spec.layout = random.chance(0.5) ? Layout::kNhd : Layout::kHnd;
     spec.pooling = static_cast<Pooling>(random.between(0, 2));
     if (random.chance(0.4)) spec.padding = static_cast<std::uint32_t>(random.between(1, 3));

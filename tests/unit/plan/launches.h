@@ -4,34 +4,30 @@
 #include <random>
 
 #include "plan/plan.h"
+#include "unit/select/shapes.h"
 
 namespace xqajit::test {
 
-inline KernelSpec mmha_spec(std::uint32_t group_size, std::uint32_t head_dim = 128) {
-    KernelSpec spec;
-    spec.family = Family::kMmha;
-    spec.q_dtype = spec.kv_dtype = spec.out_dtype = XQAJIT_DTYPE_BF16;
-    spec.head_dim = spec.head_dim_v = head_dim;
-    spec.group_size = group_size;
-    spec.m_tile = group_size == 1 ? 1 : 2;
-    return spec;
+// The kernel of a family that serves heads of such a size and such groups of them, with a draft where q_len is above 1.
+inline KernelSpec spec_of(Family family, XQAParams shape, std::uint32_t group_size, std::uint32_t q_len, ArchFacts const& on) {
+    shape.num_q_heads = shape.num_kv_heads * group_size;
+    shape.q_len = q_len;
+    if (q_len > 1) shape.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
+    return make_spec(family, shape, on);
 }
 
-inline KernelSpec mla_spec(std::uint32_t group_size) {
-    KernelSpec spec = mmha_spec(group_size, 576);
-    spec.head_dim_v = 512;
-    spec.m_tile = group_size == 1 ? 1 : 2;
-    spec.mla = true;
-    return spec;
+inline KernelSpec mmha_spec(std::uint32_t group_size) { return spec_of(Family::kMmha, gqa_shape(), group_size, 1, arch("sm_90a")); }
+
+inline KernelSpec mla_spec(std::uint32_t group_size, std::uint32_t q_len = 1) {
+    return spec_of(Family::kMmha, mla_shape(), group_size, q_len, arch("sm_90a"));
 }
 
-// Plain decode.
-inline KernelSpec hmma_spec(std::uint32_t group_size, std::uint32_t head_dim = 128, std::int32_t kv_dtype = XQAJIT_DTYPE_BF16) {
-    KernelSpec spec = mmha_spec(group_size, head_dim);
-    spec.family = Family::kHmma;
-    spec.kv_dtype = kv_dtype;
-    spec.m_tile = group_size <= 8 || head_dim > 128 ? 8 : 16;
-    return spec;
+inline KernelSpec hmma_spec(std::uint32_t group_size, std::uint32_t head_dim = 128, std::int32_t kv_dtype = XQAJIT_DTYPE_BF16,
+                            std::uint32_t q_len = 1, ArchFacts const& on = arch("sm_90a")) {
+    XQAParams shape = gqa_shape();
+    shape.head_dim = shape.head_dim_v = head_dim;
+    shape.kv_dtype = kv_dtype;
+    return spec_of(Family::kHmma, shape, group_size, q_len, on);
 }
 
 inline LaunchBounds bounds_of(std::uint32_t batch, std::uint64_t max_len, std::uint32_t num_kv_heads = 8) {
@@ -39,7 +35,9 @@ inline LaunchBounds bounds_of(std::uint32_t batch, std::uint64_t max_len, std::u
     bounds.batch = batch;
     bounds.max_len = max_len;
     bounds.num_kv_heads = num_kv_heads;
-    bounds.sm_count = 132;
+    ArchFacts const on = arch("sm_90a");
+    bounds.sm_count = on.sm_count;
+    bounds.smem_optin = on.smem_optin;
     return bounds;
 }
 
@@ -52,29 +50,40 @@ public:
     // Small values as likely as large ones.
     std::uint64_t spread(std::uint64_t limit) { return below(below(2) == 0 ? std::min<std::uint64_t>(limit, 64) : limit); }
 
-    KernelSpec spec() {
-        if (below(5) == 0) return mla_spec(static_cast<std::uint32_t>(1 + below(128)));
-        auto const group_size = static_cast<std::uint32_t>(1 + spread(128));
-        auto const head_dim = 16 * static_cast<std::uint32_t>(1 + below(16));
-        static constexpr std::int32_t kKvTypes[] = {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3};
-        KernelSpec made = below(2) == 0 ? mmha_spec(group_size, head_dim) : hmma_spec(group_size, head_dim, kKvTypes[below(2)]);
-        if (below(3) == 0) made.beam_width = static_cast<std::uint32_t>(1 + below(8));
-        return made;
-    }
-    LaunchBounds bounds() {
+    struct Launch {
+        KernelSpec spec;
+        LaunchBounds bounds;
+    };
+    Launch launch() {
+        static constexpr char const* kArchs[] = {"sm_86", "sm_80", "sm_90a"};
         static constexpr std::uint32_t kSmCounts[] = {1, 16, 48, 84, 108, 132, 148, 188};
-        LaunchBounds made =
+        ArchFacts const on = arch(kArchs[below(std::size(kArchs))]);
+        auto const q_len = static_cast<std::uint32_t>(1 + (below(3) == 0 ? below(64) : 0));
+        LaunchBounds bounds =
             bounds_of(static_cast<std::uint32_t>(1 + spread(3000)), spread(300000), static_cast<std::uint32_t>(1 + spread(64)));
-        made.q_len = static_cast<std::uint32_t>(1 + (below(3) == 0 ? below(64) : 0));
-        made.sm_count = kSmCounts[below(std::size(kSmCounts))];
+        bounds.q_len = q_len;
+        bounds.sm_count = kSmCounts[below(std::size(kSmCounts))];
+        bounds.smem_optin = on.smem_optin;
         std::uint64_t const kind = below(6);
-        if (kind == 0) made.division = XQAJIT_DIVISION_INVARIANT;
-        if (kind > 3) made.division = XQAJIT_DIVISION_BALANCED;
-        if (kind == 1) made.nb_sub_seq = static_cast<std::uint32_t>(1 + spread(300));
-        return made;
+        if (kind == 0) bounds.division = XQAJIT_DIVISION_INVARIANT;
+        if (kind > 3) bounds.division = XQAJIT_DIVISION_BALANCED;
+        if (kind == 1) bounds.nb_sub_seq = static_cast<std::uint32_t>(1 + spread(300));
+        return {spec(q_len, on), bounds};
     }
 
 private:
+    KernelSpec spec(std::uint32_t q_len, ArchFacts const& on) {
+        if (below(5) == 0) return mla_spec(static_cast<std::uint32_t>(1 + below(128)), q_len);
+        static constexpr std::int32_t kKvTypes[] = {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3};
+        auto const group_size = static_cast<std::uint32_t>(1 + spread(128));
+        auto const head_dim = 16 * static_cast<std::uint32_t>(1 + below(16));
+        XQAParams shape = gqa_shape();
+        shape.head_dim = shape.head_dim_v = head_dim;
+        shape.kv_dtype = kKvTypes[below(2)];
+        if (below(3) == 0) shape.beam_width = static_cast<std::uint32_t>(1 + below(8));
+        return spec_of(below(2) == 0 ? Family::kMmha : Family::kHmma, shape, group_size, q_len, on);
+    }
+
     std::mt19937 random_;
 };
 

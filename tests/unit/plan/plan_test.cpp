@@ -28,7 +28,25 @@ std::uint64_t partial_bytes(KernelSpec const& spec) {
 }
 
 device::HmmaShape shape_of(KernelSpec const& spec) {
-    return device::hmma_shape(spec.head_dim, static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)), spec.m_tile);
+    return device::hmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
+}
+
+// hmma: a team's threads, or a warp's where each works alone, and the bytes of shared memory of a block of some of them.
+std::uint32_t team_threads(KernelSpec const& spec) { return 32 * shape_of(spec).team_warps; }
+
+std::uint64_t dynamic_smem_of(KernelSpec const& spec, std::uint32_t threads) {
+    return threads / team_threads(spec) * std::uint64_t{shape_of(spec).team_smem};
+}
+
+std::uint64_t smem_of(KernelSpec const& spec, std::uint32_t threads) {
+    return device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile) + dynamic_smem_of(spec, threads);
+}
+
+// As many whole teams as registers hold and shared memory does.
+std::uint32_t largest_block(KernelSpec const& spec, std::uint32_t smem_optin) {
+    std::uint32_t threads = shape_of(spec).max_threads;
+    while (smem_of(spec, threads) > smem_optin) threads -= team_threads(spec);
+    return threads;
 }
 
 constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT};
@@ -38,8 +56,7 @@ constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_B
 TEST_CASE("the grid is one axis of part, KV head and row block, and holds the workspace that its partials need", "[plan]") {
     test::RandomLaunch random(1);
     for (int i = 0; i < 2000; ++i) {
-        KernelSpec const spec = random.spec();
-        LaunchBounds const bounds = random.bounds();
+        auto const [spec, bounds] = random.launch();
         Result<LaunchPlan> const plan = make_plan(spec, bounds);
         if (!plan.ok()) {
             CHECK(contains(plan.status().message(), "2147483647"));
@@ -67,36 +84,74 @@ TEST_CASE("the grid is one axis of part, KV head and row block, and holds the wo
 
 TEST_CASE("a block's threads and shared memory are the family's, and one bound holds for all launches of a kernel", "[plan]") {
     test::RandomLaunch random(6);
+    std::set<std::uint32_t> tiles;
     for (int i = 0; i < 2000; ++i) {
-        KernelSpec const spec = random.spec();
-        Result<LaunchPlan> const plan = make_plan(spec, random.bounds());
+        auto const [spec, bounds] = random.launch();
+        Result<LaunchPlan> const plan = make_plan(spec, bounds);
         if (!plan.ok()) continue;
-        INFO(to_string(spec));
+        INFO(to_string(spec) << " on " << bounds.smem_optin << " bytes");
+        std::uint32_t const most_dynamic = most_dynamic_smem(spec, bounds.smem_optin);
         if (spec.family == Family::kMmha) {
             CHECK(plan->block_x == device::kMmhaThreads);
             CHECK(plan->dynamic_smem == 0);
-            CHECK(most_dynamic_smem(spec) == 0);
+            CHECK(most_dynamic == 0);
             continue;
         }
-        std::uint32_t const most = shape_of(spec).max_threads;
-        CHECK((plan->block_x == most || plan->block_x == most / 2));
-        CHECK(plan->block_x % 32 == 0);
-        CHECK(plan->dynamic_smem == plan->block_x / 32 * partial_bytes(spec));
-        CHECK(most_dynamic_smem(spec) == most / 32 * partial_bytes(spec));
+        tiles.insert(spec.m_tile);
+        CHECK(plan->block_x > 0);
+        CHECK(plan->block_x % team_threads(spec) == 0);
+        CHECK(plan->block_x <= largest_block(spec, bounds.smem_optin));
+        CHECK(plan->dynamic_smem == dynamic_smem_of(spec, plan->block_x));
+        CHECK(most_dynamic == dynamic_smem_of(spec, largest_block(spec, bounds.smem_optin)));
     }
+    CHECK(tiles == std::set<std::uint32_t>{8, 16, 32, 64});
 }
 
-TEST_CASE("no hmma block asks for more shared memory than the smallest GPU gives a block", "[plan]") {
-    constexpr std::uint64_t kSmallest = 99 * 1024;  // sm_86, 89 and 120
-    for (std::uint32_t head_dim = 16; head_dim <= 256; head_dim += 16)
+TEST_CASE("the blocks of every hmma kernel fit the shared memory of its GPU, the small ones twice", "[plan]") {
+    constexpr std::uint32_t kReserved = 1024;  // of each block, and an SM has as much more than a block may have
+    for (char const* const name : test::kArchNames)
+        for (std::uint32_t head_dim = 16; head_dim <= 256; head_dim += 16)
+            for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
+                for (auto const& [group_size, q_len] : {std::pair{8u, 1u}, {16u, 1u}, {4u, 8u}, {64u, 1u}, {128u, 64u}}) {
+                    ArchFacts const on = test::arch(name);
+                    KernelSpec const spec = hmma_spec(group_size, head_dim, kv_dtype, q_len, on);
+                    std::uint32_t const largest = largest_block(spec, on.smem_optin);
+                    for (std::uint32_t const batch : {1u, 1000u}) {
+                        LaunchBounds bounds = bounds_of(batch, 8192, 1);
+                        bounds.q_len = q_len;
+                        bounds.sm_count = on.sm_count;
+                        bounds.smem_optin = on.smem_optin;
+                        LaunchPlan const plan = planned(spec, bounds);
+                        std::uint64_t const smem = smem_of(spec, plan.block_x);
+                        INFO(to_string(spec) << ", batch " << batch << ": " << smem << " bytes of " << on.smem_optin);
+                        CHECK(smem <= on.smem_optin);
+                        if (plan.block_x != largest) CHECK(2 * (smem + kReserved) <= on.smem_optin + kReserved);
+                    }
+                }
+}
+
+TEST_CASE("an hmma block that needs more shared memory than the device grants is refused with both numbers", "[plan]") {
+    for (std::uint32_t const head_dim : {16u, 80u, 128u, 144u, 256u})
         for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
-            for (std::uint32_t const group_size : {1u, 8u, 16u, 128u}) {
-                KernelSpec const spec = hmma_spec(group_size, head_dim, kv_dtype);
-                // Beside it lie the query rows, padded to whole chunks of a key, and little else.
-                std::uint64_t const query = spec.m_tile * ((head_dim + 63) / 64 * 64) * std::uint64_t{2};
-                INFO(to_string(spec));
-                CHECK(most_dynamic_smem(spec) + query + 2048 <= kSmallest);
-            }
+            for (std::uint32_t const group_size : {8u, 16u, 32u, 64u})
+                for (std::int32_t const division : kDivisions) {
+                    KernelSpec const spec = hmma_spec(group_size, head_dim, kv_dtype);
+                    std::uint64_t const least = smem_of(spec, team_threads(spec));
+                    LaunchBounds bounds = bounds_of(7, 8192);
+                    bounds.division = division;
+                    bounds.smem_optin = static_cast<std::uint32_t>(least);
+                    INFO(to_string(spec) << ", " << division_name(division));
+                    CHECK(planned(spec, bounds).block_x == team_threads(spec));
+                    CHECK(workspace_size(spec, bounds).ok());
+                    bounds.smem_optin -= 1;
+                    for (Status const& status : {make_plan(spec, bounds).status(), workspace_size(spec, bounds).status()}) {
+                        INFO(status.message());
+                        CHECK(status.code() == XQAJIT_UNSUPPORTED);
+                        CHECK(contains(status.message(), to_string(spec)));
+                        CHECK(contains(status.message(), "needs " + std::to_string(least) + " bytes of shared memory"));
+                        CHECK(contains(status.message(), "grants a block " + std::to_string(bounds.smem_optin)));
+                    }
+                }
 }
 
 TEST_CASE("batches at and past the 65535 blocks of the other grid axes are planned", "[plan][W14]") {
@@ -171,8 +226,7 @@ TEST_CASE("an empty batch plans no launch, and its shape is still checked", "[pl
 TEST_CASE("static division follows the reference's formula, each beam a request", "[plan]") {
     test::RandomLaunch random(2);
     for (int i = 0; i < 500; ++i) {
-        KernelSpec const spec = random.spec();
-        LaunchBounds bounds = random.bounds();
+        auto [spec, bounds] = random.launch();
         bounds.division = XQAJIT_DIVISION_STATIC;
         bounds.nb_sub_seq = 0;
         std::uint32_t const requests = bounds.batch * spec.beam_width;
@@ -208,7 +262,7 @@ TEST_CASE("a forced number of sub-sequences is taken as it is", "[plan]") {
 }
 
 TEST_CASE("invariant division and its blocks depend on neither batch nor heads nor GPU", "[plan][W34]") {
-    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), hmma_spec(16, 64), hmma_spec(8, 256), mla_spec(16)}) {
+    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), hmma_spec(16, 64), hmma_spec(8, 256), hmma_spec(64), mla_spec(16)}) {
         for (std::uint64_t const max_len : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{kInvariantTokens},
                                             std::uint64_t{kInvariantTokens + 1}, std::uint64_t{100000}}) {
             std::uint64_t const edges = (max_len + kInvariantTokens - 1) / kInvariantTokens;
@@ -259,8 +313,7 @@ TEST_CASE("balanced division gives few requests one wave of blocks, more of them
     // No request is given parts that its tokens cannot fill, and a GPU that is full already launches what it must.
     test::RandomLaunch random(7);
     for (int i = 0; i < 2000; ++i) {
-        KernelSpec const spec = random.spec();
-        LaunchBounds bounds = random.bounds();
+        auto [spec, bounds] = random.launch();
         bounds.division = XQAJIT_DIVISION_BALANCED;
         bounds.nb_sub_seq = 0;
         Result<LaunchPlan> const plan = make_plan(spec, bounds);
@@ -272,16 +325,35 @@ TEST_CASE("balanced division gives few requests one wave of blocks, more of them
     }
 }
 
-TEST_CASE("an hmma launch with units enough has two small blocks an SM, and one large block else", "[plan]") {
-    for (KernelSpec const& spec : {hmma_spec(8), hmma_spec(16, 64), hmma_spec(8, 256)})
-        for (std::int32_t const division : {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_BALANCED}) {
-            std::uint32_t const most = shape_of(spec).max_threads;
-            for (auto const& [batch, threads] : {std::pair{1u, most}, {24u, most}, {25u, most / 2}, {1000u, most / 2}}) {
+TEST_CASE("an hmma launch with units enough has two small blocks an SM where they fit, and one large block else", "[plan]") {
+    struct Row {
+        KernelSpec spec;
+        std::uint32_t smem_optin, few, many;  // threads of a block
+    };
+    // Twelve or eight warps, then teams of two warps, then of four.
+    std::int32_t const bf16 = XQAJIT_DTYPE_BF16, fp8 = XQAJIT_DTYPE_FP8_E4M3;
+    for (Row const& row : {Row{hmma_spec(8), 232448, 384, 192},
+                           {hmma_spec(16, 64), 232448, 256, 128},
+                           {hmma_spec(8, 256), 232448, 256, 128},
+                           {hmma_spec(64), 232448, 256, 128},
+                           {hmma_spec(64), 166912, 192, 64},
+                           {hmma_spec(64), 101376, 128, 128},  // two teams fit once, but one does not fit twice
+                           {hmma_spec(64, 128, fp8), 166912, 256, 256},
+                           {hmma_spec(16, 256), 232448, 128, 64},
+                           {hmma_spec(16, 256), 101376, 64, 64},
+                           {hmma_spec(64, 256), 232448, 256, 128},
+                           {hmma_spec(64, 256, bf16), 166912, 128, 128}})
+        for (std::int32_t const division : kDivisions)
+            for (auto const& [batch, is_many] : {std::pair{1u, false}, {24u, false}, {25u, true}, {1000u, true}}) {
                 LaunchBounds bounds = bounds_of(batch, 8192);  // x 8 heads: 198 of 132 SMs is the border
                 bounds.division = division;
-                CHECK(planned(spec, bounds).block_x == threads);
+                bounds.smem_optin = row.smem_optin;
+                INFO(to_string(row.spec) << " on " << row.smem_optin << " bytes, batch " << batch << ", "
+                                         << division_name(division));
+                // Invariant division does not ask how many units there are.
+                bool const small = is_many || division == XQAJIT_DIVISION_INVARIANT;
+                CHECK(planned(row.spec, bounds).block_x == (small ? row.many : row.few));
             }
-        }
 }
 
 TEST_CASE("bounds and families that have no plan are refused by name", "[plan]") {

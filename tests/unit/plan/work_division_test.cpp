@@ -27,7 +27,7 @@ bool covers_once(Division division, std::uint32_t nb_sub_seq, TokenRange visible
 TEST_CASE("every visible token belongs to exactly one sub-sequence", "[plan][W21]") {
     test::RandomLaunch random(5);
     for (int i = 0; i < 20000; ++i) {
-        LaunchBounds const bounds = random.bounds();
+        LaunchBounds const bounds = random.launch().bounds;
         Result<LaunchPlan> const plan = make_plan(test::mmha_spec(1), bounds);
         if (!plan.ok()) continue;
         // Any length up to the bound, the window's start included.
@@ -80,11 +80,10 @@ TEST_CASE("the levels of a merge are those of a tree of its fan-in", "[plan]") {
 TEST_CASE("a balanced launch has a part for each of any lengths, and a place for each partial", "[plan][W21]") {
     test::RandomLaunch random(9);
     for (int i = 0; i < 3000; ++i) {
-        LaunchBounds bounds = random.bounds();
+        auto [spec, bounds] = random.launch();
         bounds.division = XQAJIT_DIVISION_BALANCED;
         bounds.nb_sub_seq = 0;
         bounds.batch = static_cast<std::uint32_t>(1 + random.spread(600));
-        KernelSpec const spec = random.spec();
         Result<LaunchPlan> const plan = make_plan(spec, bounds);
         if (!plan.ok()) continue;
         std::uint32_t const extra = plan->nb_extra_parts;

@@ -41,8 +41,8 @@ TEST_CASE("counters lie before the partials of every launch that fits the worksp
     std::vector<std::pair<LaunchPlan, KernelSpec>> launches;
     std::uint64_t bytes = 0;
     for (int i = 0; i < 800; ++i) {
-        KernelSpec const spec = random.spec();
-        Result<LaunchPlan> const plan = make_plan(spec, random.bounds());
+        auto const [spec, bounds] = random.launch();
+        Result<LaunchPlan> const plan = make_plan(spec, bounds);
         if (!plan.ok() || plan->workspace_bytes > (std::uint64_t{1} << 40)) continue;
         launches.emplace_back(*plan, spec);
         bytes = std::max(bytes, plan->workspace_bytes);
@@ -63,8 +63,7 @@ TEST_CASE("counters lie before the partials of every launch that fits the worksp
 TEST_CASE("the size query of balanced division covers every smaller launch, and one of them needs it all", "[plan][C14]") {
     test::RandomLaunch random(8);
     for (int i = 0; i < 150; ++i) {
-        KernelSpec const spec = random.spec();
-        LaunchBounds bounds = random.bounds();
+        auto [spec, bounds] = random.launch();
         bounds.division = XQAJIT_DIVISION_BALANCED;
         bounds.nb_sub_seq = 0;
         bounds.q_len = static_cast<std::uint32_t>(1 + random.below(random.below(2) == 0 ? 6 : 1));
@@ -93,8 +92,7 @@ TEST_CASE("the size query of balanced division covers every smaller launch, and 
 TEST_CASE("the size query of the other divisions covers every smaller launch, and one of them needs it all", "[plan][C14]") {
     test::RandomLaunch random(4);
     for (int i = 0; i < 1500; ++i) {
-        KernelSpec const spec = random.spec();
-        LaunchBounds const bounds = random.bounds();
+        auto const [spec, bounds] = random.launch();
         if (bounds.division == XQAJIT_DIVISION_BALANCED) continue;
         Result<std::uint64_t> const size = workspace_size(spec, bounds);
         if (!size.ok()) {

@@ -10,31 +10,86 @@ TEST_CASE("the M tile follows each family's rule", "[select]") {
         std::uint32_t group, q_len;
         bool mla;
         std::uint32_t m_tile;
-        std::uint32_t head_dim = 128;
     };
-    // hmma: a tile of eight rows, two where they are filled and their accumulators have a place.
     auto const c = GENERATE(values<Case>({
-        {Family::kMmha, 1, 1, false, 1},      {Family::kMmha, 2, 1, false, 2},       {Family::kMmha, 3, 1, false, 2},
-        {Family::kMmha, 7, 1, false, 2},      {Family::kMmha, 128, 1, false, 2},     {Family::kMmha, 1, 2, false, 2},
-        {Family::kMmha, 1, 64, false, 2},     {Family::kMmha, 1, 1, true, 1},        {Family::kMmha, 2, 1, true, 2},
-        {Family::kMmha, 128, 1, true, 2},     {Family::kMmha, 16, 8, true, 2},       {Family::kHmma, 8, 1, false, 8},
-        {Family::kHmma, 1, 1, false, 8},      {Family::kHmma, 5, 1, false, 8},       {Family::kHmma, 9, 1, false, 16},
-        {Family::kHmma, 128, 1, false, 16},   {Family::kHmma, 1, 8, false, 8},       {Family::kHmma, 1, 9, false, 16},
-        {Family::kHmma, 8, 2, false, 16},     {Family::kHmma, 4, 2, false, 8},       {Family::kHmma, 8, 64, false, 16},
-        {Family::kHmma, 8, 1, false, 8, 16},  {Family::kHmma, 16, 1, false, 16, 16}, {Family::kHmma, 8, 1, false, 8, 144},
-        {Family::kHmma, 9, 1, false, 8, 144}, {Family::kHmma, 8, 8, false, 8, 256},  {Family::kHmma, 128, 1, false, 8, 256},
-        {Family::kGmma, 8, 1, false, 8},      {Family::kGmma, 8, 4, false, 64},      {Family::kMla, 128, 1, true, 128},
+        {Family::kMmha, 1, 1, false, 1},
+        {Family::kMmha, 2, 1, false, 2},
+        {Family::kMmha, 3, 1, false, 2},
+        {Family::kMmha, 7, 1, false, 2},
+        {Family::kMmha, 128, 1, false, 2},
+        {Family::kMmha, 1, 2, false, 2},
+        {Family::kMmha, 1, 64, false, 2},
+        {Family::kMmha, 1, 1, true, 1},
+        {Family::kMmha, 2, 1, true, 2},
+        {Family::kMmha, 128, 1, true, 2},
+        {Family::kMmha, 16, 8, true, 2},
+        {Family::kGmma, 8, 1, false, 8},
+        {Family::kGmma, 8, 4, false, 64},
+        {Family::kMla, 128, 1, true, 128},
         {Family::kMla, 16, 2, true, 64},
     }));
     XQAParams shape = c.mla ? test::mla_shape() : gqa_shape();
     shape.num_q_heads = shape.num_kv_heads * c.group;
     shape.q_len = c.q_len;
-    if (!c.mla) shape.head_dim = shape.head_dim_v = c.head_dim;
     if (c.q_len > 1) shape.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     KernelSpec const spec = make_spec(c.family, shape, test::arch("sm_90a"));
-    INFO(family_name(c.family) << " G " << c.group << " q_len " << c.q_len << " D " << c.head_dim);
+    INFO(family_name(c.family) << " G " << c.group << " q_len " << c.q_len);
     CHECK(spec.m_tile == c.m_tile);
     CHECK(spec.group_size == c.group);
+}
+
+TEST_CASE("hmma's M tile holds the rows, as far as registers and the shared memory of a block do", "[select]") {
+    struct Case {
+        char const* arch;
+        std::uint32_t head_dim;
+        std::int32_t kv_dtype;
+        std::uint32_t beam_width;
+        std::uint32_t m_tiles[4];  // of up to 8, 16 and 32 rows, and of more
+    };
+    std::int32_t const bf16 = XQAJIT_DTYPE_BF16, fp8 = XQAJIT_DTYPE_FP8_E4M3, int8 = XQAJIT_DTYPE_INT8;
+    auto const c = GENERATE_REF(values<Case>({
+        {"sm_90a", 16, bf16, 1, {8, 16, 32, 64}},
+        {"sm_90a", 128, bf16, 1, {8, 16, 32, 64}},
+        {"sm_90a", 128, fp8, 1, {8, 16, 32, 64}},
+        {"sm_90a", 144, bf16, 1, {8, 32, 32, 64}},
+        {"sm_90a", 144, int8, 1, {8, 32, 32, 64}},
+        {"sm_90a", 256, bf16, 1, {8, 32, 32, 64}},
+        {"sm_90a", 256, fp8, 1, {8, 32, 32, 64}},
+        {"sm_80", 256, bf16, 1, {8, 32, 32, 64}},
+        {"sm_86", 16, int8, 1, {8, 16, 32, 64}},
+        {"sm_86", 128, bf16, 1, {8, 16, 32, 64}},
+        {"sm_86", 224, bf16, 1, {8, 32, 32, 64}},
+        {"sm_86", 240, bf16, 1, {8, 32, 32, 32}},  // 64 rows of q and of partial results are more than its 99 KB
+        {"sm_86", 256, bf16, 1, {8, 32, 32, 32}},
+        {"sm_120f", 256, bf16, 1, {8, 32, 32, 32}},
+        {"sm_86", 256, fp8, 1, {8, 32, 32, 64}},
+        {"sm_86", 256, int8, 1, {8, 32, 32, 64}},
+        {"sm_90a", 128, bf16, 2, {8, 16, 16, 16}},  // each beam has its own pages
+        {"sm_90a", 64, int8, 8, {8, 16, 16, 16}},
+        {"sm_90a", 144, fp8, 4, {8, 8, 8, 8}},
+        {"sm_86", 256, bf16, 4, {8, 8, 8, 8}},
+    }));
+    struct Rows {
+        std::uint32_t group, q_len;
+    };
+    std::vector<Rows> const rows_of_tile[] = {{{1, 1}, {2, 1}, {5, 1}, {8, 1}, {1, 2}, {1, 8}, {2, 4}, {4, 2}},
+                                              {{9, 1}, {16, 1}, {1, 9}, {1, 16}, {2, 8}, {3, 3}, {8, 2}},
+                                              {{17, 1}, {32, 1}, {1, 17}, {1, 32}, {8, 3}, {4, 8}},
+                                              {{33, 1}, {71, 1}, {128, 1}, {1, 33}, {1, 64}, {5, 7}, {8, 8}, {128, 64}}};
+    for (std::size_t i = 0; i < std::size(rows_of_tile); ++i)
+        for (Rows const& rows : rows_of_tile[i]) {
+            if (c.beam_width > 1 && rows.q_len > 1) continue;  // no family has both
+            XQAParams shape = gqa_shape();
+            shape.num_q_heads = shape.num_kv_heads * rows.group;
+            shape.head_dim = shape.head_dim_v = c.head_dim;
+            shape.kv_dtype = c.kv_dtype;
+            shape.beam_width = c.beam_width;
+            shape.q_len = rows.q_len;
+            if (rows.q_len > 1) shape.spec_dec = XQAJIT_SPEC_DEC_TREE;
+            INFO(c.arch << " D " << c.head_dim << " " << dtype_name(c.kv_dtype) << " beam " << c.beam_width << " G " << rows.group
+                        << " q_len " << rows.q_len);
+            CHECK(make_spec(Family::kHmma, shape, test::arch(c.arch)).m_tile == c.m_tiles[i]);
+        }
 }
 
 TEST_CASE("every compile-time field alone makes another spec, and prints differently", "[select][J10]") {
