@@ -38,7 +38,7 @@ constexpr u32 active_sub_seqs(Granules granules, u32 nb_sub_seq) {
     return n == 0 ? 1 : n;
 }
 
-// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once. Under invariant division one share is
+// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once; those past the granules are empty. Under invariant division one share is
 // one granule; a request longer than the launch's max_len leaves its surplus to the last share.
 constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 active, u32 index, TokenRange visible) {
     if (granules.count == 0) return {visible.begin, visible.begin};
@@ -54,6 +54,7 @@ constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 act
     }
     u64 const begin = first * granules.tokens;
     u64 const end = last * granules.tokens;
+    if (begin >= visible.end) return {visible.end, visible.end};
     return {begin < visible.begin ? visible.begin : static_cast<u32>(begin),
             end > visible.end ? visible.end : static_cast<u32>(end)};
 }

@@ -29,6 +29,7 @@ struct FakeCudaLaunch {
     std::uint32_t block[3] = {};
     std::uint32_t dynamic_smem = 0;
     bool pdl = false;
+    std::uint32_t cluster_x = 1;
     CUfunction function = nullptr;
     CUstream stream = nullptr;
     CUcontext context = nullptr;

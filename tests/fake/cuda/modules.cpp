@@ -113,10 +113,13 @@ CUresult fake_cuLaunchKernelEx(CUlaunchConfig const* config, CUfunction function
         parameters == nullptr || extra != nullptr || config->sharedMemBytes > static_cast<unsigned int>(dynamic_limit(function)))
         return CUDA_ERROR_INVALID_VALUE;
     FakeCudaLaunch launch;
-    for (unsigned int i = 0; i < config->numAttrs; ++i)
+    for (unsigned int i = 0; i < config->numAttrs; ++i) {
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             launch.pdl = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
-    if (launch.pdl && device_of(function).major < 9) return CUDA_ERROR_INVALID_VALUE;
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) launch.cluster_x = config->attrs[i].value.clusterDim.x;
+    }
+    if ((launch.pdl || launch.cluster_x != 1) && device_of(function).major < 9) return CUDA_ERROR_INVALID_VALUE;
+    if (launch.cluster_x == 0 || config->gridDimX % launch.cluster_x != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     launch.grid[0] = config->gridDimX;
     launch.grid[1] = config->gridDimY;
     launch.grid[2] = config->gridDimZ;

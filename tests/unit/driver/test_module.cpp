@@ -223,10 +223,11 @@ TEST_CASE("a launch hands over grid, block, shared memory, stream and the parame
     GpuContext const context = must(GpuContext::open(0));
     Stream const stream = must(Stream::create());
     LoadedKernel const kernel = must(load(context, {kCubin}, 65536));
-    for (bool pdl : {false, true}) {
-        REQUIRE(launch(kernel, {132, 256, 65536, pdl}, &args, stream.get()).ok());
+    for (auto const& [pdl, cluster] : {std::pair{false, 1u}, {true, 1u}, {false, 8u}, {true, 8u}}) {
+        REQUIRE(launch(kernel, {136, 256, 65536, pdl, cluster}, &args, stream.get()).ok());
         FakeCudaLaunch const seen = fake().last_launch();
-        CHECK(std::vector(seen.grid, seen.grid + 3) == std::vector<std::uint32_t>{132, 1, 1});
+        CHECK(seen.cluster_x == cluster);
+        CHECK(std::vector(seen.grid, seen.grid + 3) == std::vector<std::uint32_t>{136, 1, 1});
         CHECK(std::vector(seen.block, seen.block + 3) == std::vector<std::uint32_t>{256, 1, 1});
         CHECK(seen.dynamic_smem == 65536);
         CHECK(seen.pdl == pdl);
@@ -235,7 +236,7 @@ TEST_CASE("a launch hands over grid, block, shared memory, stream and the parame
         auto const* const bytes = reinterpret_cast<unsigned char const*>(&args);
         CHECK(seen.args == std::vector<unsigned char>(bytes, bytes + sizeof args));
     }
-    CHECK(fake().launches() == 2);
+    CHECK(fake().launches() == 4);
     fake().reset_calls();
     REQUIRE(launch(kernel, {1, 32, 0, false}, &args, stream.get()).ok());
     CHECK(fake().total_calls() == 1);  // the launch alone
@@ -247,6 +248,8 @@ TEST_CASE("a failed launch says what was launched and why it failed", "[driver]"
     CHECK(
         launch(kernel, {1, 2048, 0, false}, nullptr, nullptr).message() ==
         "cuLaunchKernelEx (grid 1, block 2048, 0 bytes of dynamic shared memory): CUDA_ERROR_INVALID_VALUE (1): invalid argument");
+    CHECK(launch(kernel, {7, 128, 0, false, 8}, nullptr, nullptr).message().find("grid 7, block 128, clusters of 8, 0 bytes") !=
+          std::string::npos);
     fake().fail("cuLaunchKernelEx", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     Status const status = launch(kernel, {7, 128, 1024, false}, nullptr, nullptr);
     CHECK(status.code() == XQAJIT_DRIVER_ERROR);

@@ -64,6 +64,7 @@ public:
         bounds.q_len = q_len;
         bounds.sm_count = kSmCounts[below(std::size(kSmCounts))];
         bounds.smem_optin = on.smem_optin;
+        bounds.has_clusters = on.has_clusters;
         std::uint64_t const kind = below(6);
         if (kind == 0) bounds.division = XQAJIT_DIVISION_INVARIANT;
         if (kind > 3) bounds.division = XQAJIT_DIVISION_BALANCED;

@@ -68,7 +68,7 @@ TEST_CASE("the grid is one axis of part, KV head and row block, and holds the wo
         CHECK(std::uint64_t{plan->nb_row_blocks - 1} * spec.m_tile < rows);
         std::uint64_t const blocks_of_part = std::uint64_t{spec.beam_width} * bounds.num_kv_heads * plan->nb_row_blocks;
         std::uint64_t const parts = balanced ? bounds.batch + plan->nb_extra_parts : std::uint64_t{bounds.batch} * plan->nb_sub_seq;
-        CHECK(plan->grid_x == parts * blocks_of_part);
+        CHECK(plan->grid_x == parts * blocks_of_part * plan->cluster_size);
         CHECK(plan->nb_sub_seq >= 1);
         CHECK((plan->nb_extra_parts == 0 || balanced));
         CHECK((plan->tokens_per_sub_seq == 0) == (bounds.division != XQAJIT_DIVISION_INVARIANT));
@@ -354,6 +354,43 @@ TEST_CASE("an hmma launch with units enough has two small blocks an SM where the
                 bool const small = is_many || division == XQAJIT_DIVISION_INVARIANT;
                 CHECK(planned(row.spec, bounds).block_x == (small ? row.many : row.few));
             }
+}
+
+TEST_CASE("clusters take hmma's few units of short shares under balanced division, and no other launch", "[plan]") {
+    struct Row {
+        std::uint32_t batch;
+        std::uint64_t max_len;
+        std::uint32_t num_kv_heads, cluster, grid, threads;
+    };
+    // 132 SMs: 8 clusters of 8 blocks.
+    for (Row const& row : {Row{1, 128, 8, 1, 8, 384},  // nothing to merge
+                           {1, 129, 8, 8, 64, 256},    // as short as it gets
+                           {1, 1024, 8, 8, 64, 256},
+                           {1, 4096, 8, 8, 64, 384},   // 512 tokens a block
+                           {1, 4097, 8, 1, 128, 384},  // more: all SMs are needed
+                           {2, 1024, 8, 1, 128, 384},  // 16 units
+                           {8, 1024, 1, 8, 64, 256},   // 8 units again
+                           {1, 1024, 1, 8, 8, 256},    // no more clusters than 128 tokens a block make
+                           {1, 8192, 1, 8, 64, 256},
+                           {1, 32768, 1, 8, 64, 384},
+                           {1, 32769, 1, 1, 132, 384}}) {
+        LaunchBounds bounds = bounds_of(row.batch, row.max_len, row.num_kv_heads);
+        bounds.division = XQAJIT_DIVISION_BALANCED;
+        bounds.has_clusters = true;
+        LaunchPlan const plan = planned(hmma_spec(8), bounds);
+        INFO(row.batch << " x " << row.max_len << ", " << row.num_kv_heads << " KV heads: " << plan.to_string());
+        CHECK(plan.cluster_size == row.cluster);
+        CHECK(plan.grid_x == row.grid);
+        CHECK(plan.block_x == row.threads);
+        CHECK(planned(mmha_spec(8), bounds).cluster_size == 1);
+        bounds.has_clusters = false;
+        CHECK(planned(hmma_spec(8), bounds).cluster_size == 1);
+        bounds.has_clusters = true;
+        for (std::int32_t const division : {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT}) {
+            bounds.division = division;
+            CHECK(planned(hmma_spec(8), bounds).cluster_size == 1);
+        }
+    }
 }
 
 TEST_CASE("bounds and families that have no plan are refused by name", "[plan]") {

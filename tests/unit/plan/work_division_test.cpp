@@ -8,15 +8,17 @@ using namespace xqajit::device;
 
 namespace {
 
-// Whether the shares of all sub-sequences, in order, are `visible` cut into pieces.
-bool covers_once(Division division, std::uint32_t nb_sub_seq, TokenRange visible) {
+// Whether the shares of all sub-sequences, in order, are `visible` cut into pieces; none is empty where one block has each.
+bool covers_once(Division division, std::uint32_t nb_sub_seq, TokenRange visible, std::uint32_t cluster_size = 1) {
     Granules const granules = granules_of(division, kInvariantTokens, visible);
     std::uint32_t const active = active_sub_seqs(granules, nb_sub_seq);
     if (active < 1 || active > nb_sub_seq) return false;
     std::uint32_t next = visible.begin;
-    for (std::uint32_t i = 0; i < active; ++i) {
-        TokenRange const share = sub_seq_range(division, granules, active, i, visible);
-        if (visible.begin < visible.end && (share.begin != next || share.end <= share.begin)) return false;
+    for (std::uint32_t i = 0; i < active * cluster_size; ++i) {
+        TokenRange const share = sub_seq_range(division, granules, active * cluster_size, i, visible);
+        if (share.begin > share.end) return false;
+        bool const empty = share.begin == share.end;
+        if (visible.begin < visible.end && (share.begin != next || (empty && cluster_size == 1))) return false;
         next = share.end;
     }
     return visible.begin >= visible.end || next == visible.end;
@@ -45,7 +47,9 @@ TEST_CASE("short ranges are covered at every length and number of sub-sequences"
             for (std::uint32_t const window : {0u, 1u, 64u, 100u}) {
                 std::uint32_t const begin = window != 0 && window < end ? end - window : 0;
                 for (Division const division : {Division::kStatic, Division::kBalanced})
-                    if (!covers_once(division, nb_sub_seq, {begin, end})) FAIL(begin << " " << end << " " << nb_sub_seq);
+                    for (std::uint32_t const cluster_size : {1u, kClusterBlocks})
+                        if (!covers_once(division, nb_sub_seq, {begin, end}, cluster_size))
+                            FAIL(begin << " " << end << " " << nb_sub_seq << " " << cluster_size);
             }
 }
 
@@ -100,20 +104,21 @@ TEST_CASE("a balanced launch has a part for each of any lengths, and a place for
             total += granules.back();
         }
         INFO(bounds.batch << " requests, " << extra << " extra parts, max_len " << bounds.max_len << ", longest " << longest);
+        std::uint32_t const cluster = plan->cluster_size;
         std::uint64_t parts = 0, slots = 0;
         std::uint32_t most = 0;
         bool right = true;
         for (std::size_t request = 0; request < granules.size(); ++request) {
-            std::uint32_t const own = balanced_parts(granules[request], total, extra);
+            std::uint32_t const own = balanced_parts(granules[request], total, extra, cluster);
             parts += own;
             slots += own > 1 ? own : 0;
             most = std::max(most, own);
             // In proportion, but for what rounding and the least size of a part take away.
             std::uint64_t const share = total == 0 ? 0 : std::uint64_t{granules[request]} * extra / total;
-            std::uint64_t const bound = std::max<std::uint64_t>(1, granules[request] / kLeastGranules);
+            std::uint64_t const bound = std::max<std::uint64_t>(1, granules[request] / (kLeastGranules * cluster));
             right = right && own == std::min(1 + share, bound);
-            right = right && (own == 1 || granules[request] / own >= kLeastGranules);
-            right = right && covers_once(Division::kBalanced, own, visible[request]);
+            right = right && (own == 1 || granules[request] / own >= kLeastGranules * cluster);
+            right = right && covers_once(Division::kBalanced, own, visible[request], cluster);
         }
         CHECK(right);
         CHECK(parts >= bounds.batch);
@@ -131,7 +136,7 @@ TEST_CASE("requests of one length have as many parts, and no part is wasted on t
                 std::uint32_t const most = std::max(1u, granules / kLeastGranules);
                 std::uint32_t const shared = granules == 0 ? 1 : (batch + extra) / batch;
                 INFO(batch << " requests of " << granules << " granules, " << extra << " extra parts");
-                CHECK(balanced_parts(granules, std::uint64_t{granules} * batch, extra) == std::min(shared, most));
+                CHECK(balanced_parts(granules, std::uint64_t{granules} * batch, extra, 1) == std::min(shared, most));
             }
 }
 
@@ -141,7 +146,7 @@ TEST_CASE("a longer request never has fewer parts than a shorter one beside it",
         auto const a = static_cast<std::uint32_t>(random.spread(40000)), b = a + static_cast<std::uint32_t>(random.spread(40000));
         std::uint64_t const total = std::uint64_t{a} + b + random.spread(1000000);
         auto const extra = static_cast<std::uint32_t>(random.spread(3000));
-        CHECK(balanced_parts(a, total, extra) <= balanced_parts(b, total, extra));
+        CHECK(balanced_parts(a, total, extra, 1) <= balanced_parts(b, total, extra, 1));
     }
 }
 
@@ -151,8 +156,26 @@ TEST_CASE("the longest range is covered without overflow", "[plan]") {
     CHECK(covers_once(Division::kInvariant, 4194304, {0, 0x7fffffffu}));
     std::uint32_t const granules = granules_of(Division::kBalanced, 0, {0, 0x7fffffffu}).count;
     for (std::uint32_t const extra : {0u, 1000u, 0x7fffffffu}) {
-        std::uint32_t const parts = balanced_parts(granules, std::uint64_t{granules} * 65536, extra);
+        std::uint32_t const parts = balanced_parts(granules, std::uint64_t{granules} * 65536, extra, 1);
         CHECK(covers_once(Division::kBalanced, parts, {0, 0x7fffffffu}));
-        CHECK(balanced_parts(granules, granules, extra) == std::min(extra + 1, granules / kLeastGranules));
+        CHECK(balanced_parts(granules, granules, extra, 1) == std::min(extra + 1, granules / kLeastGranules));
+    }
+}
+
+TEST_CASE("dividing by a prepared divisor is dividing, for every value below 2^31", "[plan]") {
+    std::mt19937 random(11);
+    std::vector<std::uint32_t> divisors;
+    for (std::uint32_t divisor = 1; divisor <= 4200; ++divisor) divisors.push_back(divisor);
+    for (std::uint32_t bit = 12; bit < 31; ++bit) divisors.insert(divisors.end(), {(1u << bit) - 1, 1u << bit, (1u << bit) + 1});
+    divisors.push_back(0x7fffffff);
+    divisors.push_back(0x80000000);
+    for (int i = 0; i < 2000; ++i) divisors.push_back(random() % 0x80000000u + 1);
+    for (std::uint32_t const divisor : divisors) {
+        Divisor const prepared = divisor_of(divisor);
+        std::uint32_t const last = 0x7fffffffu / divisor * divisor;  // where the quotient changes for the last time
+        std::vector<std::uint32_t> values{0, 1, divisor - 1, divisor & 0x7fffffffu, last, last == 0 ? 0 : last - 1, 0x7fffffff};
+        for (int i = 0; i < 8; ++i) values.push_back(random() % 0x80000000u);
+        for (std::uint32_t const value : values)
+            if (divide(value, prepared) != value / divisor) FAIL(value << " / " << divisor);
     }
 }

@@ -98,6 +98,7 @@ TEST_CASE("a device's capability gives its own arch's facts", "[select][J19]") {
     CHECK(facts->native_fp8_convert == c.fp8);
     CHECK(facts->has_tma == c.tma);
     CHECK(facts->has_pdl == c.tma);
+    CHECK(facts->has_clusters == c.tma);
     CHECK(facts->has_wgmma == c.wgmma);
     CHECK(facts->sm_count > 0);
     CHECK(runs_on(*facts, c.major * 10 + c.minor));
