@@ -30,13 +30,16 @@ constexpr u32 team_tile_bytes(u32 row_bytes, u32 tokens) {
 // take half of them. The partial result takes the ring's place at the end.
 constexpr HmmaShape hmma_team_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const warp_rows = m_tile > 32 && head_dim <= 128 ? 32 : 16;
-    u32 const team_warps = m_tile / warp_rows, tile_tokens = 32;
-    u32 const tile = team_tile_bytes(head_dim * kv_bytes, tile_tokens);
+    u32 const team_warps = m_tile / warp_rows, teams = 256 / 32 / team_warps;
+    u32 const row_bytes = head_dim * kv_bytes;
+    // Steps of half the tokens rather than half the teams.
+    u32 const tile_tokens = 2 * teams * team_tile_bytes(row_bytes, 32) <= kTeamsSmem ? 32 : 16;
+    u32 const tile = team_tile_bytes(row_bytes, tile_tokens);
     u32 const partial = partial_floats(m_tile, head_dim) * 4;
     u32 const room = partial > kTeamRing ? partial : kTeamRing;
     u32 const stages = room / tile < 2 ? 2 : room / tile > 6 ? 6 : room / tile;
     u32 const smem = stages * tile > partial ? stages * tile : partial;
-    u32 const teams = 256 / 32 / team_warps, fitting = kTeamsSmem / smem;
+    u32 const fitting = kTeamsSmem / smem;
     return {16, tile_tokens, warp_rows, team_warps, stages, (teams < fitting ? teams : fitting) * team_warps * 32, smem};
 }
 

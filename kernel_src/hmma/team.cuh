@@ -9,8 +9,10 @@
 namespace xqajit::device {
 
 constexpr u32 kWarpRows = Config::kShape.warp_rows, kWarpTiles = kWarpRows / 16;
-// Tokens that a warp takes at once: with 32 rows of a head of more than 96, scores of more would leave no registers.
-constexpr u32 kAtOnce = Config::kShape.warp_rows * Config::kHeadDim > 32 * 96 ? 16 : Config::kStepTokens;
+// Tokens that a warp takes at once: with 32 rows of a head of more than 96, scores of more would leave no registers, but for sm_90,
+// where 8-bit keys leave enough.
+constexpr bool kIsTight = Config::kShape.warp_rows * Config::kHeadDim > 32 * 96 && !(Config::k8Bit && __CUDA_ARCH__ == 900);
+constexpr u32 kAtOnce = kIsTight ? 16 : Config::kStepTokens;
 constexpr u32 kTokenTiles8 = kAtOnce / 8;
 constexpr u32 kOutputTiles = Config::kHeadDimV / 8;
 constexpr u32 kStages = Config::kShape.stages;
