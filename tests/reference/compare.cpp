@@ -123,6 +123,7 @@ void compare_16bit(ReferenceCase const& c, Bytes const& out, BlockResult const& 
     double const max_ratio = worst / largest;
     result.rel_l2 = std::max(result.rel_l2, rel_l2);
     result.max_ratio = std::max(result.max_ratio, max_ratio);
+    result.of_bound = std::max({result.of_bound, rel_l2 / bounds.rel_l2, max_ratio / bounds.max_ratio});
     if (rel_l2 > bounds.rel_l2 || max_ratio > bounds.max_ratio)
         fail(result, [&] {
             return printed("kv head %u: relative L2 %.3g (bound %.3g), max ratio %.3g (bound %.3g); worst at ",
@@ -139,9 +140,12 @@ void compare_lse(ReferenceCase const& c, std::span<float const> lse, BlockResult
         double const got = lse[static_cast<std::size_t>(at.lse_index)];
         if (want == got) continue;  // both -inf too
         double const error = std::fabs(got - want);
-        if (std::isfinite(error)) result.lse_error = std::max(result.lse_error, error);
-        if (!std::isfinite(error) ||
-            error > bounds.lse_abs + bounds.lse_rel * std::fabs(want) + bounds.lse_magnitude * expected.magnitude[n])
+        double const bound = bounds.lse_abs + bounds.lse_rel * std::fabs(want) + bounds.lse_magnitude * expected.magnitude[n];
+        if (std::isfinite(error)) {
+            result.lse_error = std::max(result.lse_error, error);
+            result.of_bound = std::max(result.of_bound, error / bound);
+        }
+        if (!std::isfinite(error) || error > bound)
             fail(result, [&] { return printed("%s: lse %.9g, expected %.9g", place_of(c, expected.block, n).c_str(), got, want); });
     }
 }
@@ -160,6 +164,7 @@ void Comparison::merge(Comparison const& other) {
     rel_l2 = std::max(rel_l2, other.rel_l2);
     max_ratio = std::max(max_ratio, other.max_ratio);
     lse_error = std::max(lse_error, other.lse_error);
+    of_bound = std::max(of_bound, other.of_bound);
     fp8_steps = std::max(fp8_steps, other.fp8_steps);
     blocks += other.blocks;
 }
