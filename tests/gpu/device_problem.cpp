@@ -291,10 +291,10 @@ std::vector<Block> choose_blocks(ReferenceCase const& c, double budget) {
     return chosen;
 }
 
-Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks) {
+Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks, unsigned threads) {
     std::vector<Block> chosen(blocks.begin(), blocks.end());
     if (chosen.empty()) chosen = choose_blocks(c);
-    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen), bounds_for(c.params.q_dtype));
+    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen, threads), bounds_for(c.params.q_dtype));
 }
 
 Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options, std::span<Block const> blocks) {
@@ -316,7 +316,7 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
     if (!outputs.ok()) return failed("download", outputs.status());
     verdict.outputs = std::move(*outputs);
     if (Status const status = problem->check_memory(verdict.outputs); !status.ok()) return failed("memory", status);
-    verdict.comparison = compare_with_reference(c, verdict.outputs, blocks);
+    verdict.comparison = compare_with_reference(c, verdict.outputs, blocks, options.reference_threads);
     if (!verdict.comparison.ok) {
         verdict.text = verdict.comparison.text;
         return verdict;
@@ -324,6 +324,7 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
     if (Status const status = problem->run(gpu); !status.ok()) return failed("second run", status);
     Result<Outputs> again = problem->download();
     if (!again.ok()) return failed("second download", again.status());
+    verdict.repeated = true;
     if (!(*again == verdict.outputs)) {
         verdict.text = "the second run gave other bits";
         return verdict;

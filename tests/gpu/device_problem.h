@@ -22,6 +22,7 @@ struct LaunchOptions {
     bool own_pages =
         false;  // every used page-table entry gets a page of its own, whatever requests share on the host; no placement
     std::uint8_t workspace_fill = 0xFF;
+    unsigned reference_threads = 0;  // 0: one a core
 };
 
 struct Outputs {
@@ -79,7 +80,8 @@ private:
 // What a check found; text names the launch's failure, "" if none.
 struct Verdict {
     bool ok = false;
-    bool refused = false;  // by the family that is forced alone (Gpu::refused_by_force); text has the rule
+    bool refused = false;   // by the family that is forced alone (Gpu::refused_by_force); text has the rule
+    bool repeated = false;  // the second run was compared with the first
     std::string text;
     Comparison comparison;
     Outputs outputs;
@@ -89,8 +91,9 @@ struct Verdict {
 // covers, first and last among them).
 Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options = {},
                       std::span<Block const> blocks = {});
-// The comparison alone. bound: 0 takes the one of the query type.
-Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks = {});
+// The comparison alone. threads: 0 takes one a core.
+Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks = {},
+                                  unsigned threads = 0);
 // Blocks within a budget of multiply-adds (of one block's average cost), in order.
 std::vector<Block> choose_blocks(ReferenceCase const& c, double budget = 2e9);
 

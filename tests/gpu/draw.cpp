@@ -1,6 +1,9 @@
 #include "gpu/draw.h"
 
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "reference/codec.h"
 
@@ -27,6 +30,17 @@ std::vector<double> const& gaussian_quantiles() {
     return quantiles;
 }
 
+// Encoding them takes longer than drawing most launches: each pair of type and sigma is encoded once.
+std::vector<std::uint16_t> const& gaussian_codes(std::int32_t dtype, double sigma) {
+    static std::mutex mutex;
+    static std::map<std::pair<std::int32_t, double>, std::vector<std::uint16_t>> known;
+    std::lock_guard const lock(mutex);
+    std::vector<std::uint16_t>& codes = known[{dtype, sigma}];
+    if (codes.empty())
+        for (double const x : gaussian_quantiles()) codes.push_back(static_cast<std::uint16_t>(encode(dtype, x * sigma)));
+    return codes;
+}
+
 }  // namespace
 
 std::uint64_t Random::next() {
@@ -42,9 +56,8 @@ std::int64_t Random::between(std::int64_t low, std::int64_t high) {
 
 bool Random::chance(double probability) { return static_cast<double>(next() >> 11) < probability * 0x1p53; }
 
-GaussianFill::GaussianFill(std::int32_t dtype, double sigma) : element_bytes_(bytes_of(dtype)) {
-    for (double const x : gaussian_quantiles()) codes_.push_back(static_cast<std::uint16_t>(encode(dtype, x * sigma)));
-}
+GaussianFill::GaussianFill(std::int32_t dtype, double sigma)
+    : element_bytes_(bytes_of(dtype)), codes_(gaussian_codes(dtype, sigma)) {}
 
 void GaussianFill::fill(Random& random, std::uint8_t* row, std::int64_t first_element, std::uint32_t count) const {
     std::uint64_t bits = 0;

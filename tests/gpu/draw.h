@@ -38,7 +38,7 @@ public:
 
 private:
     std::uint32_t element_bytes_;
-    std::vector<std::uint16_t> codes_;
+    std::vector<std::uint16_t> const& codes_;  // of the quantiles; kept for the life of the process
 };
 
 }  // namespace xqajit::testing

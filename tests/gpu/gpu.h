@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,8 +17,9 @@ Status api(xqajit_status code);
 
 class Gpu {
 public:
-    // Device 0's primary context. UNAVAILABLE where there is none. Settings come from the environment.
-    static Result<std::unique_ptr<Gpu>> open();
+    // Device 0's primary context. UNAVAILABLE where there is none. Settings come from the environment, but for XQAJIT_FORCE_KERNEL where
+    // `forced` is set ("": nothing is forced). Those of one process are closed in the opposite order.
+    static Result<std::unique_ptr<Gpu>> open(std::optional<std::string> forced = std::nullopt);
     ~Gpu();
 
     xqajit_service* service() const { return service_; }
@@ -27,8 +29,6 @@ public:
     Status synchronize() const { return context_.synchronize(); }
     // Replaces the service, so that changed environment variables count.
     Status restart_service();
-    // From now on XQAJIT_FORCE_KERNEL is this; "": nothing is forced.
-    Status force(std::string const& families);
     // Whether only XQAJIT_FORCE_KERNEL keeps the shape from being served. Of a family that was asked for by name a refusal is no failure; of
     // the library, whose choice is free, it is one: what the suites launch is its to compute.
     Result<bool> refused_by_force(xqajit_params const& params) const;
@@ -36,19 +36,24 @@ public:
     Status prewarm(std::span<xqajit_params const> shapes) const;
 
 private:
-    Gpu(driver::GpuContext context, driver::Stream stream) : context_(std::move(context)), stream_(std::move(stream)) {}
+    Gpu(driver::GpuContext context, driver::Stream stream, std::optional<std::string> forced)
+        : context_(std::move(context)), stream_(std::move(stream)), forced_(std::move(forced)) {}
     driver::GpuContext context_;
     driver::Stream stream_;
+    std::optional<std::string> forced_;
     xqajit_service* service_ = nullptr;
 };
 
-// Device memory between two red zones. Every byte starts as 0xFF, which is NaN in every floating type.
+// Device memory between two red zones.
 class GuardedBuffer {
 public:
+    // Every byte is 0xFF, which is NaN in every floating type.
     static Result<GuardedBuffer> create(std::uint64_t bytes);
     template <class T> static Result<GuardedBuffer> from(std::vector<T> const& values) {
-        Result<GuardedBuffer> buffer = create(values.size() * sizeof(T));
-        if (buffer.ok()) XQAJIT_RETURN_IF_ERROR(buffer->upload(std::as_bytes(std::span<T const>(values))));
+        Result<GuardedBuffer> buffer = allocate(values.size() * sizeof(T));
+        if (!buffer.ok()) return buffer;
+        XQAJIT_RETURN_IF_ERROR(buffer->write_zones());
+        XQAJIT_RETURN_IF_ERROR(buffer->upload(std::as_bytes(std::span<T const>(values))));
         return buffer;
     }
 
@@ -68,6 +73,7 @@ public:
 
 private:
     static constexpr std::uint64_t kZone = 4096;
+    static Result<GuardedBuffer> allocate(std::uint64_t bytes);
     GuardedBuffer(driver::DeviceBuffer memory, std::uint64_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
     Status write_zones() const;
 

@@ -44,16 +44,20 @@ int Report::finish(std::string const& path) {
     document_["passed"] = passed_;
     document_["failed"] = failed_;
     document_["skipped"] = skipped_;
-    document_["worst"] = {{"rel_l2", worst_.rel_l2},
-                          {"max_ratio", worst_.max_ratio},
-                          {"lse", worst_.lse_error},
-                          {"fp8_steps", worst_.fp8_steps},
-                          {"blocks", worst_.blocks}};
+    document_["worst"] = {{"rel_l2", worst_.rel_l2},       {"max_ratio", worst_.max_ratio}, {"lse", worst_.lse_error},
+                          {"fp8_steps", worst_.fp8_steps}, {"of_bound", worst_.of_bound},   {"blocks", worst_.blocks}};
+    if (!launches_.empty()) document_["launches"] = launches_;
+    for (auto const& [property, values] : launches_) {
+        fmt::print("{}:", property);
+        for (auto const& [value, count] : values) fmt::print(" {}={}", value, count);
+        fmt::print("\n");
+    }
     if (Status const status = write_json(path, document_); !status.ok()) {
         std::fprintf(stderr, "%s\n", status.message().c_str());
         ++failed_;
     }
-    fmt::print("worst: {}\n{} passed, {} failed, {} skipped\n", worst_.summary(), passed_, failed_, skipped_);
+    fmt::print("worst: {}, {:.2f} of its bound\n{} passed, {} failed, {} skipped\n", worst_.summary(), worst_.of_bound, passed_,
+               failed_, skipped_);
     if (passed_ == 0) fmt::print("FAILED: nothing passed\n");
     return failed_ == 0 && passed_ > 0 ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // What a test program prints and writes to its JSON file.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -15,6 +16,8 @@ public:
 
     // One check; a skip where its kernels are not built. Prints a line where it failed or was skipped, with `line` to reproduce it.
     void add(Verdict const& verdict, std::string const& name, std::string const& line);
+    // Counts a launch under a value of a property; finish() prints a line for each property and writes them as "launches".
+    void tally(std::string const& property, std::string const& value) { ++launches_[property][value]; }
     nlohmann::json& document() { return document_; }
     // Writes the file (path "": none), prints the worst errors and "N passed, N failed, N skipped". Returns the exit status: 1 too where nothing passed.
     int finish(std::string const& path);
@@ -22,6 +25,7 @@ public:
 private:
     nlohmann::json document_;
     Comparison worst_;
+    std::map<std::string, std::map<std::string, std::uint64_t>> launches_;
     int passed_ = 0;
     int failed_ = 0;
     int skipped_ = 0;

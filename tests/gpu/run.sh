@@ -41,8 +41,8 @@ export XQAJIT_CACHE_DIR="${XQAJIT_CACHE_DIR:-$out.cache}" # shared by all stages
 mkdir -p "$XQAJIT_CACHE_DIR" && chmod 700 "$XQAJIT_CACHE_DIR"
 vectors="$root/tests/vectors"
 shapes="$root/tools/shapes/models.json"
-random_count=2000 sanitized_count=40 model_options=()
-if [ $quick = 1 ]; then random_count=200 sanitized_count=8 model_options=(--name llama); fi
+random_options=(--count 10000 --kernels 400) sanitized_count=40 model_options=()
+if [ $quick = 1 ]; then random_options=(--count 200) sanitized_count=8 model_options=(--name llama); fi
 sanitizer=$(command -v compute-sanitizer)
 if [ -z "$sanitizer" ] && [ -x /usr/local/cuda/bin/compute-sanitizer ]; then sanitizer=/usr/local/cuda/bin/compute-sanitizer; fi
 
@@ -107,7 +107,7 @@ run_sanitizer() {
         record "$tool" skipped 0 "compute-sanitizer is neither on PATH nor in /usr/local/cuda/bin"
         return
     fi
-    run_stage "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_gpu_random" --count $sanitized_count --seed 500 --per-kernel 2
+    run_stage "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_gpu_random" --count $sanitized_count --seed 500 --per-kernel 2 --threads 1
     run_stage "$tool vectors" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_vectors" "$vectors" --gpu --kv-dtype fp8_e4m3 --split 2
 }
 
@@ -131,7 +131,7 @@ for stage in "${stages[@]}"; do
                 done
             fi
             ;;
-        random) run_stage random "$bin/xqajit_gpu_random" --count $random_count --json "$out/random.json" ;;
+        random) run_stage random "$bin/xqajit_gpu_random" "${random_options[@]}" --json "$out/random.json" ;;
         models)
             run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json"
             if [ $quick = 0 ]; then

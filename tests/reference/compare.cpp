@@ -15,11 +15,13 @@ template <class... Args> std::string printed(char const* format, Args... args) {
     return line;
 }
 
-// One output vector of a block: where it lies, and its place in messages.
+// One output vector of a block: where it lies.
 struct Vector {
     std::int64_t out_base = 0;
     std::int64_t lse_index = 0;
-    std::string place;
+    std::int64_t row = 0;
+    std::uint32_t beam = 0;
+    std::uint32_t head = 0;
 };
 
 Vector vector_of(ReferenceCase const& c, Block const& block, std::size_t index) {
@@ -30,13 +32,19 @@ Vector vector_of(ReferenceCase const& c, Block const& block, std::size_t index) 
     auto const row = static_cast<std::int64_t>(index / group / beam);
     std::uint32_t const head = block.kv_head * group + g;
     std::int64_t const packed_row = (c.first_row(block.request) + row) * beam + w;
-    return {packed_row * c.out_stride_row + head * c.out_stride_head, packed_row * c.params.num_q_heads + head,
-            printed("request %u (len %d), row %lld of %lld, beam %u, head %u", block.request, c.seq_lens[block.request],
-                    static_cast<long long>(row), static_cast<long long>(c.rows_of(block.request)), w, head)};
+    return {packed_row * c.out_stride_row + head * c.out_stride_head, packed_row * c.params.num_q_heads + head, row, w, head};
 }
 
-void fail(Comparison& result, std::string text) {
-    if (result.ok) result.text = std::move(text);
+// For messages.
+std::string place_of(ReferenceCase const& c, Block const& block, std::size_t index) {
+    Vector const at = vector_of(c, block, index);
+    return printed("request %u (len %d), row %lld of %lld, beam %u, head %u", block.request, c.seq_lens[block.request],
+                   static_cast<long long>(at.row), static_cast<long long>(c.rows_of(block.request)), at.beam, at.head);
+}
+
+// Text is made for the first failure alone: an output that is wrong throughout has millions.
+template <class F> void fail(Comparison& result, F const& text) {
+    if (result.ok) result.text = text();
     result.ok = false;
 }
 
@@ -46,23 +54,25 @@ bool is_zero(std::span<double const> row) {
 
 void compare_fp8(ReferenceCase const& c, Bytes const& out, BlockResult const& expected, Bounds const& bounds, Comparison& result) {
     std::uint32_t const dim = c.params.head_dim_v;
+    float const* const table = decode_table(XQAJIT_DTYPE_FP8_E4M3);
     double largest = 0;
     for (double const want : expected.out) largest = std::max(largest, std::fabs(want));
+    // The arithmetic before the rounding may be off as with a 16-bit output; where all is 0, by nothing.
+    double const slack = bounds.max_ratio * largest * std::fabs(c.out_scale_rcp);
+    auto const code = [](double value) { return static_cast<std::uint8_t>(encode(XQAJIT_DTYPE_FP8_E4M3, value)); };
     for (std::size_t n = 0; n < expected.lse.size(); ++n) {
         Vector const at = vector_of(c, expected.block, n);
         bool const empty = is_zero(std::span(expected.out).subspan(n * dim, dim));
         for (std::uint32_t d = 0; d < dim; ++d) {
             double const scaled = expected.out[n * dim + d] * c.out_scale_rcp;
-            // The arithmetic before the rounding may be off as with a 16-bit output; where all is 0, by nothing.
-            double const slack = bounds.max_ratio * largest * std::fabs(c.out_scale_rcp);
-            auto const code = [](double value) { return static_cast<std::uint8_t>(encode(XQAJIT_DTYPE_FP8_E4M3, value)); };
-            std::uint8_t const want = code(scaled);
             std::uint8_t const got = out[static_cast<std::size_t>(at.out_base + d)];
             std::uint32_t const steps = e4m3_steps(got, code(scaled - slack), code(scaled + slack));
             result.fp8_steps = std::max(result.fp8_steps, steps);
             if (steps > 1 || (empty && e4m3_steps(got, 0, 0) != 0))
-                fail(result, printed("%s, element %u: e4m3 0x%02x (%g), expected 0x%02x (%g)", at.place.c_str(), d, got,
-                                     decode(XQAJIT_DTYPE_FP8_E4M3, got), want, scaled));
+                fail(result, [&] {
+                    return printed("%s, element %u: e4m3 0x%02x (%g), expected 0x%02x (%g)", place_of(c, expected.block, n).c_str(),
+                                   d, got, static_cast<double>(table[got]), code(scaled), scaled);
+                });
         }
     }
 }
@@ -73,29 +83,38 @@ double negligible(std::int32_t out_dtype) { return out_dtype == XQAJIT_DTYPE_FP1
 void compare_16bit(ReferenceCase const& c, Bytes const& out, BlockResult const& expected, Bounds const& bounds,
                    Comparison& result) {
     std::uint32_t const dim = c.params.head_dim_v;
+    float const* const table = decode_table(c.params.out_dtype);
+    auto const element_text = [&](std::size_t n, std::uint32_t d, double got) {
+        return printed("%s, element %u: %g, expected %g", place_of(c, expected.block, n).c_str(), d, got,
+                       expected.out[n * dim + d]);
+    };
     double error2 = 0;
     double norm2 = 0;
     double worst = 0;
     double largest = 0;
-    std::string worst_place;
+    struct {
+        std::size_t vector;
+        std::uint32_t element;
+        double got;
+    } worst_at{};
     for (std::size_t n = 0; n < expected.lse.size(); ++n) {
         Vector const at = vector_of(c, expected.block, n);
         auto const row = std::span(expected.out).subspan(n * dim, dim);
         bool const empty = is_zero(row);
         for (std::uint32_t d = 0; d < dim; ++d) {
             double const want = row[d];
-            double const got = decode(c.params.out_dtype, load_bits(out.data(), at.out_base + d, 2));
+            double const got = table[load_bits(out.data(), at.out_base + d, 2)];
             if (!std::isfinite(got) || (empty && got != 0)) {
-                fail(result, printed("%s, element %u: %g, expected %g", at.place.c_str(), d, got, want));
+                fail(result, [&] { return element_text(n, d, got); });
                 return;
             }
             double const error = std::max(0.0, std::fabs(got - want) - negligible(c.params.out_dtype));
             error2 += error * error;
             norm2 += want * want;
             largest = std::max(largest, std::fabs(want));
-            if (error > worst || worst_place.empty()) {
+            if (error > worst) {
                 worst = error;
-                worst_place = printed("%s, element %u: %g, expected %g", at.place.c_str(), d, got, want);
+                worst_at = {n, d, got};
             }
         }
     }
@@ -104,10 +123,13 @@ void compare_16bit(ReferenceCase const& c, Bytes const& out, BlockResult const& 
     double const max_ratio = worst / largest;
     result.rel_l2 = std::max(result.rel_l2, rel_l2);
     result.max_ratio = std::max(result.max_ratio, max_ratio);
+    result.of_bound = std::max({result.of_bound, rel_l2 / bounds.rel_l2, max_ratio / bounds.max_ratio});
     if (rel_l2 > bounds.rel_l2 || max_ratio > bounds.max_ratio)
-        fail(result, printed("kv head %u: relative L2 %.3g (bound %.3g), max ratio %.3g (bound %.3g); worst at ",
-                             expected.block.kv_head, rel_l2, bounds.rel_l2, max_ratio, bounds.max_ratio) +
-                         worst_place);
+        fail(result, [&] {
+            return printed("kv head %u: relative L2 %.3g (bound %.3g), max ratio %.3g (bound %.3g); worst at ",
+                           expected.block.kv_head, rel_l2, bounds.rel_l2, max_ratio, bounds.max_ratio) +
+                   element_text(worst_at.vector, worst_at.element, worst_at.got);
+        });
 }
 
 void compare_lse(ReferenceCase const& c, std::span<float const> lse, BlockResult const& expected, Bounds const& bounds,
@@ -118,10 +140,13 @@ void compare_lse(ReferenceCase const& c, std::span<float const> lse, BlockResult
         double const got = lse[static_cast<std::size_t>(at.lse_index)];
         if (want == got) continue;  // both -inf too
         double const error = std::fabs(got - want);
-        if (std::isfinite(error)) result.lse_error = std::max(result.lse_error, error);
-        if (!std::isfinite(error) ||
-            error > bounds.lse_abs + bounds.lse_rel * std::fabs(want) + bounds.lse_magnitude * expected.magnitude[n])
-            fail(result, printed("%s: lse %.9g, expected %.9g", at.place.c_str(), got, want));
+        double const bound = bounds.lse_abs + bounds.lse_rel * std::fabs(want) + bounds.lse_magnitude * expected.magnitude[n];
+        if (std::isfinite(error)) {
+            result.lse_error = std::max(result.lse_error, error);
+            result.of_bound = std::max(result.of_bound, error / bound);
+        }
+        if (!std::isfinite(error) || error > bound)
+            fail(result, [&] { return printed("%s: lse %.9g, expected %.9g", place_of(c, expected.block, n).c_str(), got, want); });
     }
 }
 
@@ -139,6 +164,7 @@ void Comparison::merge(Comparison const& other) {
     rel_l2 = std::max(rel_l2, other.rel_l2);
     max_ratio = std::max(max_ratio, other.max_ratio);
     lse_error = std::max(lse_error, other.lse_error);
+    of_bound = std::max(of_bound, other.of_bound);
     fp8_steps = std::max(fp8_steps, other.fp8_steps);
     blocks += other.blocks;
 }

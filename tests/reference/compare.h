@@ -24,10 +24,11 @@ struct Comparison {
     double rel_l2 = 0;  // worst block; 0 with an fp8 output, which is compared in steps
     double max_ratio = 0;
     double lse_error = 0;
+    double of_bound = 0;          // the worst of all but fp8 steps, each divided by its bound
     std::uint32_t fp8_steps = 0;  // from what the bounds allow
     std::size_t blocks = 0;
     void merge(Comparison const& other);
-    std::string summary() const;  // "rel_l2 1.1e-03 max 2.0e-03 lse 1e-06 (12 blocks)"
+    std::string summary() const;  // "rel_l2 1.10e-03 max 2.00e-03 lse 1.0e-06 fp8_steps 0 (12 blocks)"
 };
 
 // out: bits with the case's output strides; lse: [rows, beam, num_q_heads], empty if the case has none. An fp8 output is right within

@@ -72,6 +72,22 @@ TEST_CASE("one wrong element is found and named", "[reference][W06]") {
     }
 }
 
+TEST_CASE("the worst error is told as a part of its bound", "[reference]") {
+    Fixture const f;
+    Outputs const good = rounded(f.c, f.blocks);
+    CHECK(f.compare(good).of_bound < 1);
+    for (double const part : {0.5, 0.9, 1.5}) {
+        Outputs o = good;
+        double const want = f.blocks[0].lse[0];
+        Bounds const bounds = bounds_for(f.c.params.q_dtype);
+        double const bound = bounds.lse_abs + bounds.lse_rel * std::fabs(want) + bounds.lse_magnitude * f.blocks[0].magnitude[0];
+        o.lse[0] = static_cast<float>(want + part * bound);
+        Comparison const result = f.compare(o);
+        CHECK(result.of_bound >= 0.99 * part);
+        CHECK(result.ok == (part < 1));
+    }
+}
+
 TEST_CASE("anything but 0 in a row that sees nothing is an error", "[reference][W39]") {
     Fixture const f;
     Outputs o = rounded(f.c, f.blocks);

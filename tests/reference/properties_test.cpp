@@ -194,6 +194,28 @@ TEST_CASE("requests of a ragged draft are computed as if alone", "[reference][A0
     }
 }
 
+TEST_CASE("a query head is computed as if alone", "[reference]") {
+    for (auto const& [group, q_len] : {std::pair{3U, 1U}, {16U, 1U}, {20U, 1U}, {1U, 40U}, {3U, 7U}}) {
+        ReferenceCase const all =
+            small_case({.kv_heads = 1, .group = group, .q_len = q_len, .spec_dec = XQAJIT_SPEC_DEC_LINEAR, .lens = {50, 3}});
+        auto const together = compute_all(all);
+        for (std::uint32_t g = 0; g < group; ++g) {
+            ReferenceCase one = all;
+            one.params.num_q_heads = 1;
+            one.q.erase(one.q.begin(), one.q.begin() + static_cast<std::ptrdiff_t>(g * all.q_stride_head * 2));
+            auto const alone = compute_all(one);
+            INFO("group " << group << ", q_len " << q_len << ", head " << g);
+            for (std::uint32_t b = 0; b < 2; ++b)
+                for (std::uint32_t row = 0; row < q_len; ++row) {
+                    CHECK(alone[b].lse[row] == together[b].lse[row * group + g]);
+                    CHECK(alone[b].magnitude[row] == together[b].magnitude[row * group + g]);
+                    CHECK(std::equal(alone[b].out.begin() + row * 16, alone[b].out.begin() + (row + 1) * 16,
+                                     together[b].out.begin() + (row * group + g) * 16));
+                }
+        }
+    }
+}
+
 TEST_CASE("a beam whose indirection is constant reads that beam", "[reference]") {
     ReferenceCase plain = small_case({.lens = {24, 24, 24}});
     ReferenceCase beams = plain;

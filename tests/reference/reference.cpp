@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -11,97 +12,181 @@
 namespace xqajit::testing {
 namespace {
 
-// Heads of one group that a task computes together: each K row is decoded once for all of them.
-constexpr std::uint32_t kHeadsPerTask = 8;
+// Query vectors of one (request, beam, kv head) that a task computes together: each K and V row is decoded once for all of them.
+constexpr std::uint32_t kVectorsPerTask = 16;
 
 struct Task {
     std::size_t result = 0;
-    std::int64_t row = 0;  // within the request
     std::uint32_t beam = 0;
-    std::uint32_t first_head = 0;  // within the group
+    std::int64_t first = 0;  // of the request's rows x group, rows outermost
 };
+
+// Four sums side by side, twice, whatever the processor's width: the order of the additions, and so every bit, is the same everywhere.
+using Four [[gnu::vector_size(4 * sizeof(double))]] = double;
+using FourBits [[gnu::vector_size(4 * sizeof(double))]] = std::int64_t;
+constexpr std::size_t kWidth = 8;
+
+[[gnu::always_inline]] inline void load(Four& four, double const* from) { std::memcpy(&four, from, sizeof four); }
+
+// n: a multiple of kWidth, as in what follows.
+[[gnu::always_inline]] inline void dot_body(double const* a, double const* b, std::size_t n, double& sum, double& absolute) {
+    Four sums[2] = {};
+    Four absolutes[2] = {};
+    for (std::size_t d = 0; d < n; d += kWidth)
+        for (std::size_t i = 0; i < 2; ++i) {
+            Four x;
+            Four y;
+            load(x, a + d + 4 * i);
+            load(y, b + d + 4 * i);
+            x *= y;
+            sums[i] += x;
+            absolutes[i] += reinterpret_cast<Four>(reinterpret_cast<FourBits>(x) & std::numeric_limits<std::int64_t>::max());
+        }
+    Four const s = sums[0] + sums[1];
+    Four const t = absolutes[0] + absolutes[1];
+    sum = (s[0] + s[1]) + (s[2] + s[3]);
+    absolute = (t[0] + t[1]) + (t[2] + t[3]);
+}
+
+[[gnu::always_inline]] inline void add_body(double* sum, double const* row, double weight, std::size_t n) {
+    for (std::size_t d = 0; d < n; d += 4) {
+        Four x;
+        Four y;
+        load(x, row + d);
+        load(y, sum + d);
+        y += weight * x;
+        std::memcpy(sum + d, &y, sizeof y);
+    }
+}
+
+struct Arithmetic {
+    void (*dot)(double const* a, double const* b, std::size_t n, double& sum, double& absolute);  // of a * b and |a * b|
+    void (*add)(double* sum, double const* row, double weight, std::size_t n);                    // sum += weight * row
+};
+
+constexpr Arithmetic kPlain = {
+    [](double const* a, double const* b, std::size_t n, double& sum, double& absolute) { dot_body(a, b, n, sum, absolute); },
+    [](double* sum, double const* row, double weight, std::size_t n) { add_body(sum, row, weight, n); }};
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void dot_avx2(double const* a, double const* b, std::size_t n, double& sum, double& absolute) {
+    dot_body(a, b, n, sum, absolute);
+}
+[[gnu::target("avx2")]] void add_avx2(double* sum, double const* row, double weight, std::size_t n) {
+    add_body(sum, row, weight, n);
+}
+
+Arithmetic arithmetic() { return __builtin_cpu_supports("avx2") ? Arithmetic{dot_avx2, add_avx2} : kPlain; }
+#else
+Arithmetic arithmetic() { return kPlain; }
+#endif
+
+std::size_t padded(std::size_t dim) { return (dim + kWidth - 1) / kWidth * kWidth; }
 
 void decode_row(float const* table, Bytes const& pool, std::uint32_t element_bytes, std::int64_t offset, std::uint32_t n,
                 double* row) {
     for (std::uint32_t d = 0; d < n; ++d) row[d] = table[load_bits(pool.data(), offset + d, element_bytes)];
 }
 
+// A token that some vector of a task sees; vector n does where bit n is set.
+struct Seen {
+    std::int64_t token;
+    std::uint32_t by;
+};
+
+std::vector<Seen> seen_tokens(ReferenceCase const& c, std::uint32_t request, std::int64_t first, std::uint32_t count) {
+    std::vector<std::uint32_t> by(static_cast<std::size_t>(c.seq_lens[request]));
+    std::int64_t const group = c.group();
+    for (std::int64_t n = 0; n < count;) {
+        std::int64_t const row = (first + n) / group;
+        std::int64_t const end = std::min<std::int64_t>(count, (row + 1) * group - first);
+        std::uint32_t const vectors = (1U << end) - (1U << n);
+        for (std::int64_t const token : visible_tokens(c, request, row)) by[static_cast<std::size_t>(token)] |= vectors;
+        n = end;
+    }
+    std::vector<Seen> seen;
+    for (std::size_t token = 0; token < by.size(); ++token)
+        if (by[token]) seen.push_back({static_cast<std::int64_t>(token), by[token]});
+    return seen;
+}
+
 void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
+    static Arithmetic const kArithmetic = arithmetic();
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     xqajit_params const& p = c.params;
+    std::uint32_t const request = result.block.request;
     std::uint32_t const group = c.group();
-    std::uint32_t const heads = std::min(kHeadsPerTask, group - task.first_head);
-    std::uint32_t const dim = p.head_dim;
-    std::uint32_t const dim_v = p.head_dim_v;
+    std::int64_t const rest = c.rows_of(request) * group - task.first;
+    auto const vectors = static_cast<std::uint32_t>(std::min<std::int64_t>(kVectorsPerTask, rest));
+    std::size_t const dim = padded(p.head_dim);
+    std::size_t const dim_v = padded(p.head_dim_v);
     std::uint32_t const q_bytes = bytes_of(p.q_dtype);
     std::uint32_t const kv_bytes = bytes_of(p.kv_dtype);
     float const* const kv_table = decode_table(p.kv_dtype);
-    std::uint32_t const request = result.block.request;
-    std::int64_t const q_row = (c.first_row(request) + task.row) * p.beam_width + task.beam;
-    std::uint32_t const q_head = result.block.kv_head * group + task.first_head;
+    auto const row_of = [&](std::uint32_t n) { return (task.first + n) / group; };
+    auto const head_of = [&](std::uint32_t n) { return static_cast<std::uint32_t>((task.first + n) % group); };
 
-    std::vector<double> q(std::size_t{dim} * kHeadsPerTask);  // [dim][head]: the inner loop runs over heads
-    for (std::uint32_t h = 0; h < heads; ++h) {
-        std::int64_t const base = q_row * c.q_stride_row + (q_head + h) * c.q_stride_head;
-        for (std::uint32_t d = 0; d < dim; ++d)
-            q[d * kHeadsPerTask + h] = decode(p.q_dtype, load_bits(c.q.data(), base + d, q_bytes));
+    std::vector<double> q(dim * vectors);
+    for (std::uint32_t n = 0; n < vectors; ++n) {
+        std::int64_t const q_row = (c.first_row(request) + row_of(n)) * p.beam_width + task.beam;
+        std::int64_t const q_head = result.block.kv_head * group + head_of(n);
+        decode_row(decode_table(p.q_dtype), c.q, q_bytes, q_row * c.q_stride_row + q_head * c.q_stride_head, p.head_dim,
+                   q.data() + n * dim);
     }
 
-    std::vector<std::int64_t> const tokens = visible_tokens(c, request, task.row);
-    std::vector<double> scores(tokens.size() * kHeadsPerTask);
+    std::vector<Seen> const seen = seen_tokens(c, request, task.first, vectors);
+    std::vector<double> scores(seen.size() * kVectorsPerTask);
     std::vector<double> row(std::max(dim, dim_v));
     double const scale = static_cast<double>(p.qk_scale) * c.k_scale;
-    double maximum[kHeadsPerTask];
-    std::fill_n(maximum, kHeadsPerTask, -std::numeric_limits<double>::infinity());
-    double magnitude[kHeadsPerTask] = {};
-    for (std::size_t n = 0; n < tokens.size(); ++n) {
-        decode_row(kv_table, *c.k.pool, kv_bytes, kv_row(c, false, request, task.beam, tokens[n], result.block.kv_head), dim,
-                   row.data());
-        double sum[kHeadsPerTask] = {};
-        double absolute[kHeadsPerTask] = {};
-        for (std::uint32_t d = 0; d < dim; ++d)
-            for (std::uint32_t h = 0; h < kHeadsPerTask; ++h) {
-                double const term = row[d] * q[d * kHeadsPerTask + h];
-                sum[h] += term;
-                absolute[h] += std::fabs(term);
-            }
-        for (std::uint32_t h = 0; h < heads; ++h) {
-            magnitude[h] = std::max(magnitude[h], absolute[h] * std::fabs(scale));
-            double score = sum[h] * scale;
+    double maximum[kVectorsPerTask];
+    std::fill_n(maximum, kVectorsPerTask, -kInfinity);
+    double magnitude[kVectorsPerTask] = {};
+    std::uint32_t seeing = 0;
+    for (std::size_t t = 0; t < seen.size(); ++t) {
+        std::int64_t const offset = kv_row(c, false, request, task.beam, seen[t].token, result.block.kv_head);
+        decode_row(kv_table, *c.k.pool, kv_bytes, offset, p.head_dim, row.data());
+        seeing |= seen[t].by;
+        for (std::uint32_t n = 0; n < vectors; ++n) {
+            if ((seen[t].by >> n & 1) == 0) continue;
+            double score;
+            double absolute;
+            kArithmetic.dot(row.data(), q.data() + n * dim, dim, score, absolute);
+            magnitude[n] = std::max(magnitude[n], absolute * std::fabs(scale));
+            score *= scale;
             if (p.softcap != 0) score = p.softcap * std::tanh(score / p.softcap);
-            scores[n * kHeadsPerTask + h] = score;
-            maximum[h] = std::max(maximum[h], score);
+            scores[t * kVectorsPerTask + n] = score;
+            maximum[n] = std::max(maximum[n], score);
         }
     }
 
-    double denominator[kHeadsPerTask] = {};
-    for (std::uint32_t h = 0; h < heads; ++h) {
-        if (!p.sinks) continue;
-        double const sink = c.sinks[q_head + h];
-        maximum[h] = std::max(maximum[h], sink);
-        denominator[h] = std::exp(sink - maximum[h]);
+    double denominator[kVectorsPerTask] = {};
+    for (std::uint32_t n = 0; n < vectors && p.sinks; ++n) {
+        double const sink = c.sinks[result.block.kv_head * group + head_of(n)];
+        maximum[n] = std::max(maximum[n], sink);
+        denominator[n] = std::exp(sink - maximum[n]);
     }
-    std::vector<double> out(std::size_t{dim_v} * kHeadsPerTask);
+    std::vector<double> out(dim_v * vectors);
+    std::fill(row.begin(), row.end(), 0);  // what K left past V's end
     KvView const& v = p.mla ? c.k : c.v;
-    for (std::size_t n = 0; n < tokens.size(); ++n) {
-        std::int64_t const offset = kv_row(c, !p.mla, request, task.beam, tokens[n], result.block.kv_head);
-        decode_row(kv_table, *v.pool, kv_bytes, offset, dim_v, row.data());
-        for (std::uint32_t h = 0; h < heads; ++h) {
-            double const weight = std::exp(scores[n * kHeadsPerTask + h] - maximum[h]);
-            denominator[h] += weight;
-            if (weight == 0) continue;
-            double* const sum = out.data() + std::size_t{h} * dim_v;
-            for (std::uint32_t d = 0; d < dim_v; ++d) sum[d] += weight * row[d];
+    for (std::size_t t = 0; t < seen.size(); ++t) {
+        std::int64_t const offset = kv_row(c, !p.mla, request, task.beam, seen[t].token, result.block.kv_head);
+        decode_row(kv_table, *v.pool, kv_bytes, offset, p.head_dim_v, row.data());
+        for (std::uint32_t n = 0; n < vectors; ++n) {
+            if ((seen[t].by >> n & 1) == 0) continue;
+            double const weight = std::exp(scores[t * kVectorsPerTask + n] - maximum[n]);
+            denominator[n] += weight;
+            if (weight != 0) kArithmetic.add(out.data() + n * dim_v, row.data(), weight, dim_v);
         }
     }
 
-    for (std::uint32_t h = 0; h < heads; ++h) {
-        std::size_t const index = (static_cast<std::size_t>(task.row) * p.beam_width + task.beam) * group + task.first_head + h;
+    for (std::uint32_t n = 0; n < vectors; ++n) {
+        std::size_t const index = (static_cast<std::size_t>(row_of(n)) * p.beam_width + task.beam) * group + head_of(n);
         // Nothing visible: 0, and the sink alone as lse (ln 1 + sink), or -inf without one.
-        bool const seen = !tokens.empty();
-        for (std::uint32_t d = 0; d < dim_v; ++d)
-            result.out[index * dim_v + d] = seen ? c.v_scale * out[std::size_t{h} * dim_v + d] / denominator[h] : 0;
-        result.magnitude[index] = magnitude[h];
-        result.lse[index] = denominator[h] > 0 ? maximum[h] + std::log(denominator[h]) : -std::numeric_limits<double>::infinity();
+        bool const sees = (seeing >> n & 1) != 0;
+        for (std::uint32_t d = 0; d < p.head_dim_v; ++d)
+            result.out[index * p.head_dim_v + d] = sees ? c.v_scale * out[n * dim_v + d] / denominator[n] : 0;
+        result.magnitude[index] = magnitude[n];
+        result.lse[index] = denominator[n] > 0 ? maximum[n] + std::log(denominator[n]) : -kInfinity;
     }
 }
 
@@ -180,9 +265,8 @@ std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Blo
         std::size_t const vectors = static_cast<std::size_t>(rows) * c.params.beam_width * c.group();
         results[n] = {blocks[n], std::vector<double>(vectors * c.params.head_dim_v), std::vector<double>(vectors),
                       std::vector<double>(vectors)};
-        for (std::int64_t row = 0; row < rows; ++row)
-            for (std::uint32_t w = 0; w < c.params.beam_width; ++w)
-                for (std::uint32_t h = 0; h < c.group(); h += kHeadsPerTask) tasks.push_back({n, row, w, h});
+        for (std::uint32_t w = 0; w < c.params.beam_width; ++w)
+            for (std::int64_t first = 0; first < rows * c.group(); first += kVectorsPerTask) tasks.push_back({n, w, first});
     }
     if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
     threads = static_cast<unsigned>(std::min<std::size_t>(threads, tasks.size()));
