@@ -9,7 +9,7 @@
 namespace xqajit::device {
 
 // A partial result, the same in shared memory and in the workspace (floats):
-//   acc   [kMTile][kHeadDimV]  unnormalised sums of p * v
+//   acc   [kMTile][kHeadDimV]  unnormalised sums of p * v; each row's quads rotated, see place_of_quad()
 //   stats [kMTile]{max, sum}   max in log2 units
 constexpr u32 kAccFloats = Instance::kMTile * Instance::kHeadDimV;
 constexpr u32 kPartialFloats = partial_floats(Instance::kMTile, Instance::kHeadDimV);
@@ -18,6 +18,11 @@ constexpr u32 kPartialFloats = partial_floats(Instance::kMTile, Instance::kHeadD
 // kRowQuads.
 constexpr u32 kRowQuads = Instance::kHeadDimV / 4;
 constexpr u32 kQuads = Instance::kMTile * kRowQuads;
+
+// Where row m has its quad `column`: a quad further in each row, so that lanes that store one column of neighbouring rows at once meet
+// different banks. A merge goes over the places in order; only what fills them and what writes the output has to know.
+inline u32 place_of_quad(u32 m, u32 column) { return m * kRowQuads + (column + m) % kRowQuads; }
+inline u32 column_of_place(u32 m, u32 place) { return (place % kRowQuads + kRowQuads - m % kRowQuads) % kRowQuads; }
 
 inline float* stats_of(float* partial, u32 m) { return partial + kAccFloats + 2 * m; }
 inline float const* stats_of(float const* partial, u32 m) { return partial + kAccFloats + 2 * m; }
@@ -52,9 +57,9 @@ struct Merged {
     }
 };
 
-// Quad `quad` of `count` partials side by side in shared memory.
-inline Merged merge_shared(float const* partials, u32 count, u32 quad) {
-    constexpr u32 kAtOnce = 8;
+// Quad `quad` of `count` partials, kMost at most, side by side in shared memory.
+template <u32 kMost> inline Merged merge_shared(float const* partials, u32 count, u32 quad) {
+    constexpr u32 kAtOnce = min_of(kMost, 8);
     Merged merged;
     for (u32 at = 0; at < count; at += kAtOnce) {
         Pair stats[kAtOnce];
@@ -86,7 +91,7 @@ inline float* partial_of(KernelArgs const& args, Work const& work, u32 index) {
 
 // Quad `quad` of run `run` of `runs` equal runs of the list, several on their way at once.
 inline Merged merge_run(KernelArgs const& args, Work const& work, PartialList list, u32 runs, u32 run, u32 quad) {
-    constexpr u32 kAtOnce = 8;
+    constexpr u32 kAtOnce = kQuads > 512 ? kMergeFanIn : 8;  // large blocks have registers for a whole group
     u32 const last = list.count * (run + 1) / runs;
     Merged merged;
     for (u32 at = list.count * run / runs; at < last; at += kAtOnce) {
@@ -137,7 +142,7 @@ inline void write_output(KernelArgs const& args, Work const& work, u32 quad, Mer
     for (u32 e = 0; e < 4; ++e) {
         if (factor != 0.0f) out.value[e] = merged.acc.value[e] * factor;  // 0 x Inf is NaN
     }
-    i64 const element = token * args.out_stride_row + head * args.out_stride_head + quad % kRowQuads * 4;
+    i64 const element = token * args.out_stride_row + head * args.out_stride_head + column_of_place(m, quad) * 4;
     store_pair<Instance::kOutType>(args.out, element, out.value[0], out.value[1]);
     store_pair<Instance::kOutType>(args.out, element + 2, out.value[2], out.value[3]);
     if constexpr (Instance::kHasLse) {
@@ -147,17 +152,14 @@ inline void write_output(KernelArgs const& args, Work const& work, u32 quad, Mer
     }
 }
 
-// A cluster has kClusterBlocks blocks. Each merges its own warps into its shared memory, and then its share of the quads of all blocks:
-// as many neighbouring lanes a quad as there are blocks, each with one block's.
-static_assert(kQuads * kClusterBlocks % (32 * kClusterBlocks) == 0, "the lanes of a block's share are whole warps");
-
+// A cluster has kClusterBlocks blocks. Each merges its own warps into its shared memory, and then its share of the quads of all blocks.
 struct alignas(16) ClusterStats {
     Pair row[Instance::kMTile];
 };
 
-inline void share_with_cluster(float* shared, u32 nb_shared, ClusterStats& stats) {
+template <u32 kMost> inline void share_with_cluster(float* shared, u32 nb_shared, ClusterStats& stats) {
     for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x) {
-        Merged const merged = merge_shared(shared, nb_shared, quad);
+        Merged const merged = merge_shared<kMost>(shared, nb_shared, quad);
         reinterpret_cast<Quad*>(shared)[quad] = merged.acc;  // where no other thread reads
         if (quad % kRowQuads == 0) stats.row[quad / kRowQuads] = Pair{merged.max, merged.sum};
     }
@@ -165,19 +167,35 @@ inline void share_with_cluster(float* shared, u32 nb_shared, ClusterStats& stats
     wait_for_cluster();
 }
 
+// Few quads: as many neighbouring lanes a quad as there are blocks, each with one block's. Many: a lane each with all blocks'.
+constexpr u32 kLanesOfQuad = kQuads <= 512 ? kClusterBlocks : 1;
+static_assert(Instance::kMTile < 8 || kLanesOfQuad == 1 || kQuads % 32 == 0, "lanes that shuffle are whole warps");
+
 // All lanes of the quad get the result.
 inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 quad) {
-    u32 const peer = threadIdx.x % kClusterBlocks;
-    Pair const pair = load_peer_pair(peer_address(shared_address(&stats.row[quad / kRowQuads]), peer));
-    Quad const value = load_peer_quad(peer_address(shared_address(reinterpret_cast<Quad const*>(shared) + quad), peer));
+    constexpr u32 kPeers = kClusterBlocks / kLanesOfQuad;  // of a lane
+    u32 const stats_address = shared_address(&stats.row[quad / kRowQuads]);
+    u32 const acc_address = shared_address(reinterpret_cast<Quad const*>(shared) + quad);
+    Pair pairs[kPeers];
+    Quad values[kPeers];
+#pragma unroll
+    for (u32 i = 0; i < kPeers; ++i) {
+        u32 const peer = kPeers == 1 ? threadIdx.x % kClusterBlocks : i;
+        pairs[i] = load_peer_pair(peer_address(stats_address, peer));
+        values[i] = load_peer_quad(peer_address(acc_address, peer));
+    }
     Merged merged;
-    merged.max = pair.x;
+    if constexpr (kPeers > 1) {
+        merged.add(pairs, values, kPeers);
+        return merged;
+    }
+    merged.max = pairs[0].x;
 #pragma unroll
     for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) merged.max = fmaxf(merged.max, shuffle_xor(merged.max, mask));
-    float const weight = weight_of(pair.x, merged.max);
-    merged.sum = pair.y * weight;
+    float const weight = weight_of(pairs[0].x, merged.max);
+    merged.sum = pairs[0].y * weight;
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) merged.acc.value[e] = value.value[e] * weight;
+    for (u32 e = 0; e < 4; ++e) merged.acc.value[e] = values[0].value[e] * weight;
 #pragma unroll
     for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) {
         merged.sum += shuffle_xor(merged.sum, mask);
@@ -188,26 +206,27 @@ inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 
 }
 
 // The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once.
-template <class Use> inline void for_each_quad(Work const& work, float const* shared, u32 nb_shared, ClusterStats const& stats,
-                                               bool in_cluster, Use use) {
+template <u32 kMost, class Use> inline void for_each_quad(Work const& work, float const* shared, u32 nb_shared,
+                                                          ClusterStats const& stats, bool in_cluster, Use use) {
     if (!in_cluster) {
-        for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x) use(quad, merge_shared(shared, nb_shared, quad));
+        for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x) use(quad, merge_shared<kMost>(shared, nb_shared, quad));
         return;
     }
-    for (u32 x = threadIdx.x; x < kQuads; x += blockDim.x) {
-        u32 const quad = work.rank * (kQuads / kClusterBlocks) + x / kClusterBlocks;
+    constexpr u32 kShare = kQuads / kClusterBlocks;
+    for (u32 x = threadIdx.x; x < kShare * kLanesOfQuad; x += blockDim.x) {
+        u32 const quad = work.rank * kShare + x / kLanesOfQuad;
         Merged const merged = merge_cluster(shared, stats, quad);
-        if (x % kClusterBlocks == 0) use(quad, merged);
+        if (x % kLanesOfQuad == 0) use(quad, merged);
     }
 }
 
-// The end of every block's work on a unit, once its warps have stored `nb_shared` partials in `shared`, [nb_shared][kPartialFloats] in
+// The end of every block's work on a unit, once its warps have stored `nb_shared` partials, kMost at most, in `shared`, [nb_shared][kPartialFloats] in
 // shared memory. `arrivals` is one word of shared memory.
 //
 // The parts of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next level, so
 // that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another. The blocks of a cluster
 // are one member, whose partial each of them writes a share of.
-template <bool kClusters>
+template <bool kClusters, u32 kMost>
 inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 nb_shared, u32* arrivals) {
     __shared__ ClusterStats stats;
     u32 const places = nb_shared;
@@ -215,9 +234,9 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
     u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
     bool in_cluster = kClusters && kArchHasClusters && args.cluster_size > 1;
     __syncthreads();
-    if (in_cluster) share_with_cluster(shared, nb_shared, stats);
+    if (in_cluster) share_with_cluster<kMost>(shared, nb_shared, stats);
     for (;;) {
-        for_each_quad(work, shared, nb_shared, stats, in_cluster, [&](u32 quad, Merged const& merged) {
+        for_each_quad<kMost>(work, shared, nb_shared, stats, in_cluster, [&](u32 quad, Merged const& merged) {
             if (count > 1) {
                 store_partial(partial_of(args, work, index * step), quad, merged);
             } else {

@@ -168,11 +168,11 @@ inline void store_state(WarpState const& state, float* partial, Lane lane) {
             for (u32 c = 0; c < Config::kChunksV; ++c) {
                 u32 const element = c * Config::kChunkV + lane.eighth * Config::kElemsV;
                 if (element >= Config::kHeadDimV) continue;
-                Quad* const quads = reinterpret_cast<Quad*>(partial + m * Config::kHeadDimV + element);
 #pragma unroll
                 for (u32 i = 0; i < Config::kTilesV; i += 2) {
                     Tile const &low = state.acc[n][c * Config::kTilesV + i], &high = state.acc[n][c * Config::kTilesV + i + 1];
-                    quads[i / 2] = Quad{{low.value[side], low.value[side + 2], high.value[side], high.value[side + 2]}};
+                    reinterpret_cast<Quad*>(partial)[place_of_quad(m, element / 4 + i / 2)] =
+                        Quad{{low.value[side], low.value[side + 2], high.value[side], high.value[side + 2]}};
                 }
             }
         }

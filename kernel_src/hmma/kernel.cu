@@ -28,5 +28,5 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
     attend(args, work, index, nb_partials, Lane{threadIdx.x % 32 / 4, threadIdx.x % 4}, smem);
 
     // 3. One result for the block, then one for the request.
-    finish<true>(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);
+    finish<true, Config::kMostTeams>(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);
 }

@@ -203,16 +203,19 @@ inline void store_state(TeamState& state, u32 first_row, float* partial, Lane la
             sum += shuffle_xor(sum, 2);
             u32 const m = first_row + r * 16 + side * 8 + lane.eighth;
             if (lane.quarter == 0) *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{state.max[r][side], sum};
-            float* const row = partial + m * Config::kHeadDimV;
+            Quad* const quads = reinterpret_cast<Quad*>(partial);
 #pragma unroll
             for (u32 j = 0; j < kOutputTiles; j += 2) {
                 Tile const &even = state.acc[r][j], &odd = state.acc[r][j + 1];
                 if constexpr (Config::k8Bit) {
-                    *reinterpret_cast<Quad*>(row + j * 8 + 4 * lane.quarter) =
+                    quads[place_of_quad(m, 2 * j + lane.quarter)] =
                         Quad{{even.value[2 * side], odd.value[2 * side], even.value[2 * side + 1], odd.value[2 * side + 1]}};
                 } else {
-                    *reinterpret_cast<Pair*>(row + j * 8 + 2 * lane.quarter) = Pair{even.value[2 * side], even.value[2 * side + 1]};
-                    *reinterpret_cast<Pair*>(row + j * 8 + 8 + 2 * lane.quarter) =
+                    // Half a quad each: two lanes fill one.
+                    u32 const column = 2 * j + lane.quarter / 2, half = lane.quarter % 2;
+                    reinterpret_cast<Pair*>(quads + place_of_quad(m, column))[half] =
+                        Pair{even.value[2 * side], even.value[2 * side + 1]};
+                    reinterpret_cast<Pair*>(quads + place_of_quad(m, column + 2))[half] =
                         Pair{odd.value[2 * side], odd.value[2 * side + 1]};
                 }
             }

@@ -237,11 +237,10 @@ inline void store_state(WarpState const& state, float* partial, u32 lane) {
         for (u32 j = 0; j < Config::kLaneVecsV; ++j) {
             u32 const element = (j * Config::kLanes + sub) * Config::kVecElems;
             if (element >= Config::kHeadDimV) continue;
-            Quad* const quads = reinterpret_cast<Quad*>(partial + m * Config::kHeadDimV + element);
 #pragma unroll
             for (u32 q = 0; q < Config::kVecElems / 4; ++q) {
                 float const* const acc = &state.acc[m][j * Config::kVecElems + 4 * q];
-                quads[q] = Quad{{acc[0], acc[1], acc[2], acc[3]}};
+                reinterpret_cast<Quad*>(partial)[place_of_quad(m, element / 4 + q)] = Quad{{acc[0], acc[1], acc[2], acc[3]}};
             }
         }
     }

@@ -22,5 +22,5 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlock
     store_state(attend(args, work, warp, lane), warps[warp], lane);
 
     // 3. One result for the block, then one for the request.
-    finish<false>(args, work, &warps[0][0], Config::kWarps, &arrivals);
+    finish<false, Config::kWarps>(args, work, &warps[0][0], Config::kWarps, &arrivals);
 }
