@@ -30,13 +30,16 @@ constexpr u32 team_tile_bytes(u32 row_bytes, u32 tokens) {
 // take half of them. The partial result takes the ring's place at the end.
 constexpr HmmaShape hmma_team_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const warp_rows = m_tile > 32 && head_dim <= 128 ? 32 : 16;
-    u32 const team_warps = m_tile / warp_rows, teams = 256 / 32 / team_warps;
+    // Eight warps have the registers; rows of 16 leave enough for twelve, which 8-bit codes keep busy with conversions.
+    u32 const most_warps = warp_rows == 16 && kv_bytes == 1 && head_dim <= 128 ? 12 : 8;
+    u32 const team_warps = m_tile / warp_rows, teams = most_warps / team_warps;
     u32 const row_bytes = head_dim * kv_bytes;
     // Steps of half the tokens rather than half the teams.
     u32 const tile_tokens = 2 * teams * team_tile_bytes(row_bytes, 32) <= kTeamsSmem ? 32 : 16;
     u32 const tile = team_tile_bytes(row_bytes, tile_tokens);
     u32 const partial = partial_floats(m_tile, head_dim) * 4;
-    u32 const room = partial > kTeamRing ? partial : kTeamRing;
+    u32 const ring = kTeamRing < kTeamsSmem / teams ? kTeamRing : kTeamsSmem / teams;
+    u32 const room = partial > ring ? partial : ring;
     u32 const stages = room / tile < 2 ? 2 : room / tile > 6 ? 6 : room / tile;
     u32 const smem = stages * tile > partial ? stages * tile : partial;
     u32 const fitting = kTeamsSmem / smem;

@@ -9,9 +9,10 @@
 namespace xqajit::device {
 
 constexpr u32 kWarpRows = Config::kShape.warp_rows, kWarpTiles = kWarpRows / 16;
-// Tokens that a warp takes at once: with 32 rows of a head of more than 96, scores of more would leave no registers, but for sm_90,
-// where 8-bit keys leave enough.
-constexpr bool kIsTight = Config::kShape.warp_rows * Config::kHeadDim > 32 * 96 && !(Config::k8Bit && __CUDA_ARCH__ == 900);
+// Tokens that a warp takes at once: with 32 rows of a head of more than 96, scores of more would leave no registers. 8-bit drafts on
+// sm_90 keep enough.
+constexpr bool kHasSpare = Config::k8Bit && Config::kSpecDec != SpecDec::kNone && __CUDA_ARCH__ == 900;
+constexpr bool kIsTight = Config::kShape.warp_rows * Config::kHeadDim > 32 * 96 && !kHasSpare;
 constexpr u32 kAtOnce = kIsTight ? 16 : Config::kStepTokens;
 constexpr u32 kTokenTiles8 = kAtOnce / 8;
 constexpr u32 kOutputTiles = Config::kHeadDimV / 8;
@@ -230,7 +231,8 @@ inline void attend(KernelArgs const& args, Work const& work, u32 index, u32 nb_t
     __shared__ TeamQuery query;
     u32 const first_row = threadIdx.x / 32 % Config::kTeamWarps * kWarpRows;
     u32 const stride = nb_teams * Config::kStepTokens;
-    u32 first = (work.share.begin / Config::kStepTokens + index) * Config::kStepTokens;
+    u32 const start = work.share.begin / Config::kStepTokens * Config::kStepTokens;
+    u32 first = start + index * Config::kStepTokens;
     u32 const end = work.share.begin < work.share.end ? work.share.end : 0;  // no step of an empty share
     StepPages pages{};                                                       // of the next step to copy
     if (first < end) pages = load_step_pages(args, work, first);
@@ -263,11 +265,11 @@ inline void attend(KernelArgs const& args, Work const& work, u32 index, u32 nb_t
     bool const has_rows = first_row < work.nb_rows;
     u32 stage = 0;
 #pragma unroll 1
-    for (; first < end; first += stride) {
+    for (u32 round = start; round < end; round += stride) {  // the same number of barriers for every team
         wait_copies<kStages - 2>();
         sync_some(1 + index, kTeamLanes);  // the step has come for all lanes; all are done with the one before
         copy_next(first + (kStages - 1) * stride, stage == 0 ? kStages - 1 : stage - 1);
-        if (has_rows) {
+        if (has_rows && first < end) {
             u32 const tile = ring + stage * kTileBytes;
 #pragma unroll 1
             for (u32 t = 0; t < Config::kStepTokens; t += kAtOnce) {
@@ -278,6 +280,7 @@ inline void attend(KernelArgs const& args, Work const& work, u32 index, u32 nb_t
             }
         }
         stage = stage + 1 == kStages ? 0 : stage + 1;
+        first += stride;
     }
     __syncthreads();  // the partial results lie where the rings were
     store_state(state, first_row, reinterpret_cast<float*>(memory) + index * kPartialFloats, lane);

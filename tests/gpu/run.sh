@@ -7,7 +7,7 @@ usage() {
 usage: tests/gpu/run.sh BIN_DIR OUT_DIR [STAGE...] [--quick]
   BIN_DIR   the build's bin folder, with ../lib beside it
   OUT_DIR   created; gets at most 8 files
-  STAGE     vectors tests random models bench memcheck racecheck (default: all, in this order)
+  STAGE     vectors tests random models bench memcheck racecheck synccheck (default: all, in this order)
   --quick   smaller counts
 XQAJIT_NVRTC_PATH names NVRTC where the loader does not find it; XQAJIT_COMMIT goes into the log.
 exit status: 0 all passed, 1 something failed, 2 usage, 3 no GPU
@@ -15,7 +15,7 @@ USAGE
 }
 
 families="hmma mmha" # each is asked for by name; what it refuses and another serves is skipped
-all_stages="vectors tests random models bench memcheck racecheck"
+all_stages="vectors tests random models bench memcheck racecheck synccheck"
 stages=() positional=() quick=0
 for word in "$@"; do
     case "$word" in
@@ -147,7 +147,7 @@ for stage in "${stages[@]}"; do
             run_stage "bench shapes" "$bin/xqajit" bench --shapes "$root/tests/bench/shapes.json" --grid 32x4096 --csv "$out/bench_shapes.csv"
             run_stage "bench launch" "$bin/xqajit_bench_launch"
             ;;
-        memcheck | racecheck) run_sanitizer "$stage" ;;
+        memcheck | racecheck | synccheck) run_sanitizer "$stage" ;;
     esac
 done
 
