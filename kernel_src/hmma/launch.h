@@ -63,11 +63,11 @@ constexpr HmmaShape hmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     return {value_bytes, tile_tokens, m_tile, 1, 0, registers <= 112 ? 384u : 256u, partial_floats(m_tile, head_dim) * 4};
 }
 
-// Bytes of static shared memory, at most: q in whole chunks of a key row, a factor a row, and what the block's threads tell one
-// another.
+// Bytes of static shared memory, at most: q in whole chunks of a key row, a factor and the cluster's statistics a row, and what the
+// block's threads tell one another.
 constexpr u32 hmma_static_smem(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const chunk = 64 / kv_bytes;
-    return m_tile * ((head_dim + chunk - 1) / chunk * chunk * 2 + 4) + 256;
+    return m_tile * ((head_dim + chunk - 1) / chunk * chunk * 2 + 4 + 8) + 256;
 }
 
 }  // namespace xqajit::device
