@@ -339,8 +339,8 @@ TEST_CASE("an hmma launch with units enough has two small blocks an SM where the
                            {hmma_spec(64), 166912, 192, 64},
                            {hmma_spec(64), 101376, 128, 128},  // two teams fit once, but one does not fit twice
                            {hmma_spec(64, 128, fp8), 166912, 256, 256},
-                           {hmma_spec(16, 256), 232448, 128, 64},
-                           {hmma_spec(16, 256), 101376, 64, 64},
+                           {hmma_spec(16, 256), 232448, 256, 128},
+                           {hmma_spec(16, 256), 101376, 128, 128},
                            {hmma_spec(64, 256), 232448, 256, 128},
                            {hmma_spec(64, 256, bf16), 166912, 128, 128}})
         for (std::int32_t const division : kDivisions)
