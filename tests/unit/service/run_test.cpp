@@ -228,10 +228,25 @@ TEST_CASE("programmatic dependent launch: the shape's wish, the setting's word, 
     }
 }
 
+TEST_CASE("a plan with clusters is launched with them, and needs no workspace for one part", "[service]") {
+    Running on;
+    XQAParams const params = plain_params();
+    auto const service = on.world.service();
+    for (std::uint32_t const pages : {16u, 128u}) {  // of 64 tokens
+        Launch launch(params, 1, pages);
+        launch.add_workspace(*service);
+        require_ok(service->run(params, launch.args, nullptr));
+        std::uint32_t const cluster = pages == 16 ? device::kClusterBlocks : 1;
+        CHECK(on.world.cuda().last_launch().cluster_x == cluster);
+        CHECK(last_args(on.world).cluster_size == cluster);
+        CHECK((last_args(on.world).nb_slots == 0) == (cluster > 1));
+    }
+}
+
 TEST_CASE("forced division and sub-sequences reach the plan", "[service]") {
     Running on;
     XQAParams params = plain_params();
-    std::uint32_t const tokens = 64 * 64;
+    std::uint32_t const tokens = 128 * 64;  // past what clusters take
     auto const launched = [&] {
         auto const service = on.world.service();
         Launch launch(params, 1, tokens / 64);
