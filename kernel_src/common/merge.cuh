@@ -220,8 +220,8 @@ template <u32 kMost, class Use> inline void for_each_quad(Work const& work, floa
     }
 }
 
-// The end of every block's work on a unit, once its warps have stored `nb_shared` partials, kMost at most, in `shared`, [nb_shared][kPartialFloats] in
-// shared memory. `arrivals` is one word of shared memory.
+// The end of every block's work on a unit, once its warps have stored `nb_shared` partials, kMost at most, in `shared`,
+// [nb_shared][kPartialFloats] in shared memory. `arrivals` is one word of shared memory.
 //
 // The parts of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next level, so
 // that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another. The blocks of a cluster
