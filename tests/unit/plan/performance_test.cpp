@@ -204,17 +204,23 @@ TEST_CASE("workspace stops growing at two waves of requests, so that one serves 
         }
 }
 
-TEST_CASE("the live requests of a padded batch are divided as in a launch of their own, or more finely", "[plan][P13]") {
+TEST_CASE("live requests of a padded batch have at least half the parts of a launch of their own, and all beyond two waves",
+          "[plan][P13]") {
+    constexpr std::uint32_t kMaxLen = 32768;
     for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8)})
-        for (std::uint32_t const live : {1u, 6u, 20u, 64u, 128u})
-            for (std::uint32_t const len : {300u, 4096u, 32768u}) {
-                LaunchPlan const padded = planned(spec, balanced(128, 32768));
-                LaunchPlan const own = planned(spec, balanced(live, 32768));
-                std::vector<std::uint32_t> lens(live, len);
-                std::uint32_t const alone = parts_of(own, lens)[0];
-                lens.resize(128);
-                INFO(to_string(spec) << ", " << live << " of 128, " << len << " tokens");
-                CHECK(parts_of(padded, lens)[0] >= alone);
-                CHECK(parts_of(padded, lens)[127] == 1);
-            }
+        for (std::uint32_t const heads : {1u, 8u})
+            for (std::uint32_t const captured : {2u, 8u, 16u, 66u, 128u, 300u, 1200u})
+                for (std::uint32_t const live : {1u, 2u, 6u, 20u, 64u, 128u})
+                    for (std::uint32_t const len : {300u, 4096u, kMaxLen}) {
+                        if (live > captured) continue;
+                        std::vector<std::uint32_t> lens(live, len);
+                        std::uint32_t const alone = parts_of(planned(spec, balanced(live, kMaxLen, heads)), lens)[0];
+                        lens.resize(captured);
+                        std::vector<std::uint32_t> const padded = parts_of(planned(spec, balanced(captured, kMaxLen, heads)), lens);
+                        INFO(to_string(spec) << ", " << heads << " KV heads, " << live << " of " << captured << " requests, " << len
+                                             << " tokens");
+                        CHECK(2 * padded[0] >= alone);
+                        if (captured >= 2 * blocks_at_once(spec, balanced(1, 1)) / heads) CHECK(padded[0] >= alone);
+                        CHECK((live == captured || padded[captured - 1] == 1));
+                    }
 }
