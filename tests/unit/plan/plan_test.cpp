@@ -107,8 +107,14 @@ TEST_CASE("a block's threads and shared memory are the family's, and one bound h
     CHECK(tiles == std::set<std::uint32_t>{8, 16, 32, 64});
 }
 
-TEST_CASE("the blocks of every hmma kernel fit the shared memory of its GPU, the small ones twice", "[plan]") {
+TEST_CASE("the blocks of every hmma kernel fit the shared memory of its GPU, the small ones twice, however divided",
+          "[plan][C06][C07]") {
     constexpr std::uint32_t kReserved = 1024;  // of each block, and an SM has as much more than a block may have
+    constexpr std::pair<std::int32_t, std::uint32_t> kSplits[] = {{XQAJIT_DIVISION_STATIC, 0},
+                                                                  {XQAJIT_DIVISION_STATIC, 1},
+                                                                  {XQAJIT_DIVISION_STATIC, 2},
+                                                                  {XQAJIT_DIVISION_BALANCED, 0},
+                                                                  {XQAJIT_DIVISION_INVARIANT, 0}};
     for (char const* const name : test::kArchNames)
         for (std::uint32_t head_dim = 16; head_dim <= 256; head_dim += 16)
             for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
@@ -121,16 +127,24 @@ TEST_CASE("the blocks of every hmma kernel fit the shared memory of its GPU, the
                         bounds.q_len = q_len;
                         bounds.sm_count = on.sm_count;
                         bounds.smem_optin = on.smem_optin;
-                        LaunchPlan const plan = planned(spec, bounds);
-                        std::uint64_t const smem = smem_of(spec, plan.block_x);
-                        INFO(to_string(spec) << ", batch " << batch << ": " << smem << " bytes of " << on.smem_optin);
-                        CHECK(smem <= on.smem_optin);
-                        if (plan.block_x != largest) CHECK(2 * (smem + kReserved) <= on.smem_optin + kReserved);
+                        bounds.has_clusters = on.has_clusters;
+                        for (auto const& [division, nb_sub_seq] : kSplits) {
+                            bounds.division = division;
+                            bounds.nb_sub_seq = nb_sub_seq;
+                            LaunchPlan const plan = planned(spec, bounds);
+                            std::uint64_t const smem = smem_of(spec, plan.block_x);
+                            INFO(to_string(spec) << ", batch " << batch << ", " << division_name(division) << " " << nb_sub_seq
+                                                 << ": " << smem << " bytes of " << on.smem_optin);
+                            CHECK(smem <= on.smem_optin);
+                            CHECK(plan.dynamic_smem <= most_dynamic_smem(spec, on.smem_optin));
+                            bool const is_small = plan.block_x != largest && plan.cluster_size == 1;
+                            if (is_small) CHECK(2 * (smem + kReserved) <= on.smem_optin + kReserved);
+                        }
                     }
                 }
 }
 
-TEST_CASE("an hmma block that needs more shared memory than the device grants is refused with both numbers", "[plan]") {
+TEST_CASE("an hmma block that needs more shared memory than the device grants is refused with both numbers", "[plan][C06]") {
     for (std::uint32_t const head_dim : {16u, 80u, 128u, 144u, 256u})
         for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
             for (std::uint32_t const group_size : {8u, 16u, 32u, 64u})
@@ -426,7 +440,7 @@ TEST_CASE("the default division is balanced, static where a number is asked for,
         for (std::uint32_t const nb_sub_seq : {0u, 4u}) CHECK(resolve_division(division, nb_sub_seq) == division);
 }
 
-TEST_CASE("a plan prints what it decided", "[plan]") {
+TEST_CASE("a plan prints what it decided", "[plan][P01]") {
     for (std::int32_t const division : kDivisions) {
         LaunchBounds bounds = bounds_of(1, 8192);
         bounds.division = division;

@@ -55,7 +55,7 @@ TEST_CASE("the normal choice is mla, then gmma, then hmma, then mmha", "[select]
     CHECK(std::string(family_name(*chosen)) == family_name(c.chosen));
 }
 
-TEST_CASE("the kernels that are built share the shapes: tensor cores where KV is reused, mmha for the rest", "[select]") {
+TEST_CASE("the kernels that are built share the shapes: tensor cores where KV is reused, mmha for the rest", "[select][P09]") {
     using Edit = void (*)(XQAParams&);
     struct Row {
         char const* what;

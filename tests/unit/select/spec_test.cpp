@@ -38,7 +38,7 @@ TEST_CASE("the M tile follows each family's rule", "[select]") {
     CHECK(spec.group_size == c.group);
 }
 
-TEST_CASE("hmma's M tile holds the rows, as far as registers and the shared memory of a block do", "[select]") {
+TEST_CASE("hmma's M tile holds the rows, as far as registers and the shared memory of a block do", "[select][P09][C06]") {
     struct Case {
         char const* arch;
         std::uint32_t head_dim;
