@@ -100,8 +100,10 @@ struct KernelArgs {
     u32 cluster_size;           // blocks that share a part and merge through one another's shared memory: 1 or kClusterBlocks
     Divisor by_num_kv_heads;
     Divisor by_nb_row_blocks;
+    u32 max_pages;              // entries of a page-table row that exist, used or not; 0 for contiguous KV
+    u32 reserved0;
 };
-static_assert(sizeof(KernelArgs) == 328, "host and device must agree on KernelArgs");
+static_assert(sizeof(KernelArgs) == 336, "host and device must agree on KernelArgs");
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, page_table_stride) == 136);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, partials) == 232);

@@ -128,7 +128,7 @@ inline void prefetch_pages(KernelArgs const& args, Place place) {
     if constexpr (Instance::kPageSize == 0) return;
     constexpr u32 kIndicesALine = 32, kLines = 8;
     u32 const entry = threadIdx.x * kIndicesALine;
-    if (threadIdx.x >= kLines || entry >= args.page_table_stride) return;
+    if (threadIdx.x >= kLines || entry >= args.max_pages) return;
     u32 request = 0;
     if (args.batch > 1) {
         u32 const parts = args.division == Division::kBalanced ? 1 + args.nb_extra_parts / args.batch : args.nb_sub_seq;

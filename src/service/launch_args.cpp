@@ -24,6 +24,7 @@ device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, Lau
     out.v = kv_tensor(args.v, kv_bytes, args.v_stride_page, args.v_stride_token, args.v_stride_head,
                       args.v_page_table != nullptr ? args.v_page_table : args.page_table);
     out.page_table_stride = args.page_table_stride;
+    out.max_pages = params.page_size == 0 ? 0 : args.max_pages;
     out.seq_lens = args.seq_lens;
     out.cu_q_len = args.cu_q_len;
     out.packed_mask = args.packed_mask;

@@ -48,6 +48,7 @@ TEST_CASE("the kernel gets strides in bytes, the shape's values and the plan", "
     args.k_stride_token = 2048;
     args.k_stride_head = 256;
     args.v_page_table = launch.memory.as<std::int32_t>(16384);
+    args.page_table_stride = 5;  // of a wider table, whose last row may end after two entries
     args.k_scale = 0.5f;
     args.v_scale = 2.0f;
     launch.add_workspace(*service);
@@ -64,7 +65,8 @@ TEST_CASE("the kernel gets strides in bytes, the shape's values and the plan", "
     CHECK(got.v.stride_page == 64 * 8 * 128);
     CHECK(got.k.page_table == args.page_table);
     CHECK(got.v.page_table == args.v_page_table);
-    CHECK(got.page_table_stride == 2);
+    CHECK(got.page_table_stride == 5);
+    CHECK(got.max_pages == 2);
     CHECK(got.lse == args.lse);
     CHECK(got.sinks == args.sinks);
     CHECK(got.k_scale == 0.5f);
@@ -74,6 +76,8 @@ TEST_CASE("the kernel gets strides in bytes, the shape's values and the plan", "
     CHECK(got.sliding_window == 100);
     CHECK(got.batch == 3);
     CHECK(got.num_kv_heads == 8);
+    CHECK(device::divide(100, got.by_num_kv_heads) == 100 / 8);
+    CHECK(device::divide(100, got.by_nb_row_blocks) == 100 / got.nb_row_blocks);
     CHECK(got.q_len == 1);
     CHECK(on.world.cuda().last_launch().grid[0] == (3 + got.nb_extra_parts) * 8 * got.nb_row_blocks);
 
