@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "catch.h"
 #include "plan/plan.h"
 #include "unit/select/shapes.h"
 
@@ -39,6 +40,17 @@ inline LaunchBounds bounds_of(std::uint32_t batch, std::uint64_t max_len, std::u
     bounds.sm_count = on.sm_count;
     bounds.smem_optin = on.smem_optin;
     return bounds;
+}
+
+constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT};
+
+inline bool contains(std::string const& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+inline LaunchPlan planned(KernelSpec const& spec, LaunchBounds const& bounds) {
+    Result<LaunchPlan> const plan = make_plan(spec, bounds);
+    INFO(plan.status().message());
+    REQUIRE(plan.ok());
+    return *plan;
 }
 
 // Launches of every kind, repeatable from the seed.

@@ -9,6 +9,7 @@ using namespace xqajit::device;
 using test::bounds_of;
 using test::hmma_spec;
 using test::mmha_spec;
+using test::planned;
 
 namespace {
 
@@ -16,13 +17,6 @@ LaunchBounds balanced(std::uint32_t batch, std::uint64_t max_len, std::uint32_t 
     LaunchBounds bounds = bounds_of(batch, max_len, num_kv_heads);
     bounds.division = XQAJIT_DIVISION_BALANCED;
     return bounds;
-}
-
-LaunchPlan planned(KernelSpec const& spec, LaunchBounds const& bounds) {
-    Result<LaunchPlan> const plan = make_plan(spec, bounds);
-    INFO(plan.status().message());
-    REQUIRE(plan.ok());
-    return *plan;
 }
 
 // Parts of each request, as the device works them out.
