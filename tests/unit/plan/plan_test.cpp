@@ -2,7 +2,6 @@
 
 #include "catch.h"
 #include "common/work_division.h"
-#include "hmma/launch.h"
 #include "launches.h"
 
 using namespace xqajit;
