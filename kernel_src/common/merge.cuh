@@ -208,15 +208,12 @@ inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 
 // The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once.
 template <u32 kMost, class Use> inline void for_each_quad(Work const& work, float const* shared, u32 nb_shared,
                                                           ClusterStats const& stats, bool in_cluster, Use use) {
-    if (!in_cluster) {
-        for (u32 quad = threadIdx.x; quad < kQuads; quad += blockDim.x) use(quad, merge_shared<kMost>(shared, nb_shared, quad));
-        return;
-    }
     constexpr u32 kShare = kQuads / kClusterBlocks;
-    for (u32 x = threadIdx.x; x < kShare * kLanesOfQuad; x += blockDim.x) {
-        u32 const quad = work.rank * kShare + x / kLanesOfQuad;
-        Merged const merged = merge_cluster(shared, stats, quad);
-        if (x % kLanesOfQuad == 0) use(quad, merged);
+    u32 const end = in_cluster ? kShare * kLanesOfQuad : kQuads;
+    for (u32 x = threadIdx.x; x < end; x += blockDim.x) {
+        u32 const quad = in_cluster ? work.rank * kShare + x / kLanesOfQuad : x;
+        Merged const merged = in_cluster ? merge_cluster(shared, stats, quad) : merge_shared<kMost>(shared, nb_shared, quad);
+        if (!in_cluster || x % kLanesOfQuad == 0) use(quad, merged);
     }
 }
 
