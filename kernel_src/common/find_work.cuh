@@ -48,6 +48,7 @@ inline bool find_balanced_part(KernelArgs const& args, u32 part, Work& work) {
         u32 const granules = request_granules(args, 0);
         work.request = 0;
         work.nb_active = parts_of(args, granules, granules);
+        // Without a division where there is one beam; a beam past the last means no such part.
         work.beam = kBeams == 1 && part < work.nb_active ? 0 : part / work.nb_active;
         work.sub_seq = part - work.beam * work.nb_active;
         work.first_slot = work.nb_active > 1 ? work.beam * work.nb_active : 0;
@@ -122,8 +123,9 @@ inline Work find_work(KernelArgs const& args, Place place) {
     return work;
 }
 
-// Asks for what the block will probably need first, the page indices of its request's beginning, long before it knows its work. The
-// request is a guess, as if all were equally long. No value is seen, so there is no need to wait for the grids before.
+// Asks for the page indices of its request's first 256 pages long before it knows its work: all that a short request has, whose time
+// is mostly such latencies. The request is a guess, as if all were equally long. No value is seen, so there is no need to wait for the
+// grids before.
 inline void prefetch_pages(KernelArgs const& args, Place place) {
     if constexpr (Instance::kPageSize == 0) return;
     constexpr u32 kIndicesALine = 32, kLines = 8;

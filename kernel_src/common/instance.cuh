@@ -1,4 +1,4 @@
-// The macros of one instance, read once. Past this file: if constexpr, never #if on a macro.
+// The macros of one instance, read once. Past this file: if constexpr, never #if on a macro, but for the choice of a file to include.
 #pragma once
 
 #include "common/convert.cuh"

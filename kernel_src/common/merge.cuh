@@ -1,5 +1,5 @@
-// From the warps' partial results to the output: over the warps of a block in shared memory, then over the blocks of a request in
-// the workspace. Fixed order, so the same bits every time. All families end with finish().
+// From the warps' partial results to the output: over the warps of a block in shared memory, over the blocks of a cluster in one
+// another's, then over the parts of a unit in the workspace. Fixed order, so the same bits every time. All families end with finish().
 #pragma once
 
 #include "common/cluster.cuh"

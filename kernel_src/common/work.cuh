@@ -6,7 +6,7 @@
 
 namespace xqajit::device {
 
-// One part of a unit, which is what one block works on at a time.
+// What one block works on: a part of a unit, or its own share of one that a cluster has.
 struct Work {
     u32 request;  // b
     u32 beam;     // w
@@ -25,7 +25,7 @@ struct Work {
     TokenRange share;    // this block's part of the visible tokens
 };
 
-// Blocks of one part.
+// Units that a part is cut into, one slot each: KV heads and row blocks.
 inline u32 slot_stride(KernelArgs const& args) { return args.num_kv_heads * args.nb_row_blocks; }
 
 // Tokens that draft token i sees under the causal rule, as [begin, end).

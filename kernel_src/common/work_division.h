@@ -29,7 +29,8 @@ constexpr Granules granules_of(Division division, u32 tokens_per_sub_seq, TokenR
     return {tokens, first, ceil_div(visible.end, tokens) - first};
 }
 
-// Balanced division gives a block at least this many granules: fewer cost more to merge than they save.
+// Balanced division cuts a request into parts with at least this many granules for each block of a part: less costs more to merge than it
+// saves. A request that is too short for that has one part.
 constexpr u32 kLeastGranules = 2;
 
 // Sub-sequences that do any work: at least 1, so that an empty request still has one block to write its zeros.
@@ -38,8 +39,8 @@ constexpr u32 active_sub_seqs(Granules granules, u32 nb_sub_seq) {
     return n == 0 ? 1 : n;
 }
 
-// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once; those past the granules are empty. Under invariant division one share is
-// one granule; a request longer than the launch's max_len leaves its surplus to the last share.
+// The tokens of sub-sequence `index` of `active`. All shares together cover `visible` once; those past the granules are empty. Under
+// invariant division one share is one granule; a request longer than the launch's max_len leaves its surplus to the last share.
 constexpr TokenRange sub_seq_range(Division division, Granules granules, u32 active, u32 index, TokenRange visible) {
     if (granules.count == 0) return {visible.begin, visible.begin};
     u64 first = granules.first, last = granules.first;

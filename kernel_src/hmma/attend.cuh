@@ -1,4 +1,5 @@
-// attend() for up to 16 query rows. One warp's pass over its steps of kTileTokens tokens: S^T = K Q^T, online softmax by columns, O^T += V^T P^T.
+// attend() for up to 16 query rows. One warp's pass over its steps of kTileTokens tokens: S^T = K Q^T, online softmax by columns,
+// O^T += V^T P^T.
 #pragma once
 
 #include "hmma/query.cuh"

@@ -21,7 +21,7 @@ struct Config : Instance {
     static constexpr u32 kChunkV = 8 * kElemsV;
     static constexpr u32 kChunksV = (kHeadDimV + kChunkV - 1) / kChunkV;
     static constexpr u32 kTilesV = kChunkV / 16;
-    static constexpr u32 kTileTokens = kShape.tile_tokens;  // tokens of one warp's step
+    static constexpr u32 kTileTokens = kShape.tile_tokens;  // of the step of a warp, or of a team
     static constexpr u32 kTokenTiles = kTileTokens / 16;
     static constexpr bool kHasTeams = kMTile > kMostWarpRows;
     static constexpr u32 kTeamWarps = kShape.team_warps;

@@ -10,6 +10,8 @@
 
 using namespace xqajit::device;
 
+static_assert(Config::kHasTeams == (XQAJIT_M_TILE > 16), "the file included is the one that the sizes ask for");
+
 extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqajit_kernel(__grid_constant__ const KernelArgs args) {
     alignas(128) extern __shared__ u8 smem[];  // [warps or teams][Config::kShape.team_smem]
     __shared__ Work kept;                      // for the end, so that the loop has the registers
@@ -27,6 +29,6 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
     u32 const index = threadIdx.x / 32 / Config::kTeamWarps, nb_partials = blockDim.x / 32 / Config::kTeamWarps;
     attend(args, work, index, nb_partials, Lane{threadIdx.x % 32 / 4, threadIdx.x % 4}, smem);
 
-    // 3. One result for the block, then one for the request.
+    // 3. One result for the block, for its cluster, then for the unit.
     finish<true, Config::kMostTeams>(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);
 }

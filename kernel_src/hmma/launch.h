@@ -26,8 +26,8 @@ constexpr u32 team_tile_bytes(u32 row_bytes, u32 tokens) {
     return tokens * (team_key_stride(row_bytes) + team_value_stride(row_bytes)) + 16;  // a last row is read in pairs of vectors
 }
 
-// More than 16 rows. Two warps a team share K and V and still leave one of 32 rows its registers: the accumulators of 32 x 128 elements
-// take half of them. The partial result takes the ring's place at the end.
+// More than 16 rows, from registers and shared memory. Two warps, or four for 64 rows of a large head, share K and V: the accumulators
+// of 32 rows x 128 elements, or of 16 x 256, take half of a warp's registers. The partial result takes the ring's place at the end.
 constexpr HmmaShape hmma_team_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const warp_rows = m_tile > 32 && head_dim <= 128 ? 32 : 16;
     // Eight warps have the registers; rows of 16 leave enough for twelve, which 8-bit codes keep busy with conversions.
@@ -46,7 +46,7 @@ constexpr HmmaShape hmma_team_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     return {16, tile_tokens, warp_rows, team_warps, stages, (teams < fitting ? teams : fitting) * team_warps * 32, smem};
 }
 
-// m_tile: query rows of a block, 8, 16, 32 or 64. All follow from the registers of one lane, in words.
+// m_tile: query rows of a block, 8, 16, 32 or 64. Those of single warps follow from the registers of one lane, in words.
 constexpr HmmaShape hmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     if (m_tile > kMostWarpRows) return hmma_team_shape(head_dim, kv_bytes, m_tile);
     u32 const row_bytes = head_dim * kv_bytes;

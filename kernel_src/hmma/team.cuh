@@ -9,8 +9,8 @@
 namespace xqajit::device {
 
 constexpr u32 kWarpRows = Config::kShape.warp_rows, kWarpTiles = kWarpRows / 16;
-// Tokens that a warp takes at once: with 32 rows of a head of more than 96, scores of more would leave no registers. 8-bit drafts on
-// sm_90 keep enough.
+// Tokens that a warp takes at once: with 32 rows of a head of more than 96, or 16 of more than 192, scores of more would leave no
+// registers. 8-bit drafts on sm_90 keep enough.
 constexpr bool kHasSpare = Config::k8Bit && Config::kSpecDec != SpecDec::kNone && __CUDA_ARCH__ == 900;
 constexpr bool kIsTight = Config::kShape.warp_rows * Config::kHeadDim > 32 * 96 && !kHasSpare;
 constexpr u32 kAtOnce = kIsTight ? 16 : Config::kStepTokens;

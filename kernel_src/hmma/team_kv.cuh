@@ -17,7 +17,8 @@ constexpr u32 kTileBytes = team_tile_bytes(kRowBytes, Config::kStepTokens);
 
 // A lane copies one vector of 16 bytes of a row in each pass; a row is given a power of two of lanes, of which some may idle.
 constexpr u32 kRowLanes = power_of_two_at_least(Config::kChunksK * 4);
-constexpr u32 kPassTokens = min_of(kTeamLanes / kRowLanes, Config::kStepTokens);
+constexpr u32 kPassTokens = kTeamLanes / kRowLanes;
+static_assert(kPassTokens >= 1 && Config::kStepTokens % kPassTokens == 0, "passes are whole");
 constexpr u32 kPasses = Config::kStepTokens / kPassTokens;
 
 // Rows of a step whose addresses a lane gets by adding up: of one page, or of one pass.
@@ -83,7 +84,7 @@ inline void copy_rows(KernelArgs const& args, Work const& work, StepPages const&
 
 // The step from `first` on to the tile at shared address `tile`. K's vectors past the head are zeros, V's are left as they were.
 inline void copy_step(KernelArgs const& args, Work const& work, StepPages const& pages, u32 first, u32 tile) {
-    if (copier().token >= Config::kStepTokens || copier().vector >= Config::kChunksK * 4) return;
+    if (copier().vector >= Config::kChunksK * 4) return;
     if (is_whole(work, first)) {
         copy_rows<kHasWholeSteps>(args, work, pages, first, tile);
     } else {

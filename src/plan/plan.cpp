@@ -95,23 +95,31 @@ std::uint32_t most_threads(KernelSpec const& spec, std::uint32_t smem_optin) {
 }
 
 // Clusters that surely run at once, one block an SM: the SMs of a GPU lie in groups that need not be whole clusters, so that about half of
-// them may be left.
-std::uint32_t clusters_at_once(LaunchBounds const& bounds) { return bounds.sm_count / (2 * device::kClusterBlocks); }
+// them may be left. A small GPU, or a slice of one, may have no group that is large enough.
+std::uint32_t clusters_at_once(LaunchBounds const& bounds) {
+    constexpr std::uint32_t kFewestSms = 64;
+    return bounds.sm_count < kFewestSms ? 0 : bounds.sm_count / (2 * device::kClusterBlocks);
+}
 
-// Tokens of each block if clusters take the launch, or 0 where they do not fit. `units`: blocks that it has at least.
-std::uint64_t cluster_tokens(LaunchBounds const& bounds, std::uint64_t units) {
-    std::uint64_t const clusters_of_unit = clusters_at_once(bounds) / std::max<std::uint64_t>(units, 1);
-    return clusters_of_unit == 0 ? 0 : ceil_div(bounds.max_len, clusters_of_unit * device::kClusterBlocks);
+// Tokens of each block if clusters take the launch, and the clusters it fills; none where its units are too many. `units`: blocks that it
+// has at least.
+struct ClusterUse {
+    std::uint64_t clusters, tokens;
+};
+
+ClusterUse cluster_use(LaunchBounds const& bounds, std::uint64_t units) {
+    std::uint64_t const of_unit = clusters_at_once(bounds) / std::max<std::uint64_t>(units, 1);
+    return {of_unit * units, of_unit == 0 ? 0 : ceil_div(bounds.max_len, of_unit * device::kClusterBlocks)};
 }
 
 // Blocks of a cluster merge faster, but fewer of them run: that pays for few units of short shares, where the merge is what takes time
 // (kernel_src/hmma/README.md has the measurement).
 bool has_clusters(LaunchBounds const& bounds, std::uint64_t units) {
-    constexpr std::uint64_t kMostTokens = 512;  // of a block
+    constexpr std::uint64_t kMostTokens = 512;  // of a block, where no cluster is left over
     if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED) return false;
     if (bounds.max_len <= device::kLeastGranules * device::kShareTokens) return false;  // one block a unit, and no merge
-    std::uint64_t const tokens = cluster_tokens(bounds, units);
-    return tokens != 0 && tokens <= kMostTokens;
+    ClusterUse const use = cluster_use(bounds, units);
+    return use.clusters != 0 && use.tokens * clusters_at_once(bounds) <= kMostTokens * use.clusters;
 }
 
 BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
@@ -123,7 +131,7 @@ BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::
     std::uint32_t const team = 32 * hmma_shape(spec).team_warps;
     if (has_clusters(bounds, units)) {
         // Two steps of 16 tokens a warp at least: more warps would only be merged.
-        std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(cluster_tokens(bounds, units)));
+        std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(cluster_use(bounds, units).tokens));
         return {std::max(team, std::min(threads, useful) / team * team), 1, device::kClusterBlocks};
     }
     std::uint32_t const half = threads / team / 2 * team;
@@ -163,7 +171,9 @@ BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds,
     std::uint64_t const granules = ceil_div(bounds.max_len, device::kShareTokens);
     std::uint32_t const most =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / (device::kLeastGranules * block.cluster), 1, kMaxGridX));
-    std::uint32_t const extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
+    std::uint32_t extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
+    // A second wave of clusters would take longer than the lengths can be uneven.
+    if (block.cluster > 1) extra = std::min(extra, static_cast<std::uint32_t>(wave - std::min<std::uint64_t>(wave, bounds.batch)));
     return {extra, std::min(extra + 1, most)};
 }
 

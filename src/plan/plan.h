@@ -20,7 +20,7 @@ struct LaunchBounds {
     std::uint32_t nb_sub_seq = 0;                    // forced, 1..6000, under static division; 0: the formula
     std::uint32_t sm_count = 1;
     std::uint32_t smem_optin = 0;  // bytes of shared memory that the device grants a block
-    bool has_clusters = false;     // the device can run blocks as clusters
+    bool has_clusters = false;     // the kernel's target has clusters
 };
 
 struct LaunchPlan {
@@ -28,7 +28,7 @@ struct LaunchPlan {
     std::uint32_t block_x = 0;
     std::uint32_t cluster_size = 1;  // consecutive blocks that share a part, and run at once as a cluster; 1: no clusters
     std::uint32_t nb_row_blocks = 0;
-    std::uint32_t nb_sub_seq = 0;          // most parts that a request's tokens are cut into
+    std::uint32_t nb_sub_seq = 0;          // most parts that a request's tokens are cut into, each shared by cluster_size blocks
     std::uint32_t nb_extra_parts = 0;      // balanced division: parts beyond one a request, else 0
     std::uint32_t tokens_per_sub_seq = 0;  // invariant division, else 0
     std::uint32_t nb_slots = 0;            // partial results that the workspace holds; 0 when no request has two parts

@@ -54,8 +54,9 @@ Result<std::uint64_t> most_static(KernelSpec const& spec, LaunchBounds const& bo
 }
 
 Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& bounds) {
-    // Extra parts never shrink with max_len, but they do with the batch until it fills a wave, then grow to two waves, and a wave
-    // holds fewer requests the more row blocks they have. So try each: past this many requests all need as much as the whole batch.
+    // Extra parts never shrink with max_len: where clusters end, parts get smaller and more of them fit a wave. But they do with the batch
+    // until it fills a wave, then grow to two waves, and a wave holds fewer requests the more row blocks they have. So try each: past
+    // this many requests all need as much as the whole batch.
     std::uint64_t const last = 2 * std::uint64_t{bounds.sm_count} * kMostBlocksAnSm + 2;
     std::uint64_t most = 0;
     LaunchBounds at = bounds;

@@ -174,7 +174,15 @@ TEST_CASE("clusters take hmma's few units of short shares under balanced divisio
                            {1, 1024, 1, 8, 8, 256},    // no more clusters than 128 tokens a block make
                            {1, 8192, 1, 8, 64, 256},
                            {1, 32768, 1, 8, 64, 384},
-                           {1, 32769, 1, 1, 132, 384}}) {
+                           {1, 32769, 1, 1, 132, 384},
+                           // Clusters left over: fewer tokens a block, in proportion.
+                           {1, 2560, 5, 8, 40, 320},
+                           {1, 2561, 5, 1, 100, 384},
+                           {1, 6144, 3, 8, 48, 384},
+                           {1, 6145, 3, 1, 132, 384},
+                           // As many requests as fit get a cluster each and no more, however uneven they are.
+                           {4, 4096, 2, 8, 64, 384},
+                           {8, 4096, 1, 8, 64, 384}}) {
         LaunchBounds bounds = bounds_of(row.batch, row.max_len, row.num_kv_heads);
         bounds.division = XQAJIT_DIVISION_BALANCED;
         bounds.has_clusters = true;
@@ -184,6 +192,9 @@ TEST_CASE("clusters take hmma's few units of short shares under balanced divisio
         CHECK(plan.grid_x == row.grid);
         CHECK(plan.block_x == row.threads);
         CHECK(planned(mmha_spec(8), bounds).cluster_size == 1);
+        bounds.sm_count = 48;  // whose groups may be too small
+        CHECK(planned(hmma_spec(8), bounds).cluster_size == 1);
+        bounds.sm_count = 132;
         bounds.has_clusters = false;
         CHECK(planned(hmma_spec(8), bounds).cluster_size == 1);
         bounds.has_clusters = true;
