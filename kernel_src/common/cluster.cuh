@@ -25,6 +25,11 @@ inline void wait_for_cluster() {
 #endif
 }
 
+inline void sync_cluster() {
+    arrive_at_cluster();
+    wait_for_cluster();
+}
+
 // Where block `rank` of the cluster has what lies at `shared` in this one.
 inline u32 peer_address(u32 shared, u32 rank) {
     u32 address = shared;

@@ -28,6 +28,9 @@ inline float tanh_accurate(float x) {
     return x == x ? saturating : x;
 }
 
+// What scores are taken relative to. Where nothing is visible yet, every score is -inf, and so every weight 0.
+inline float base_of(float max) { return max == negative_infinity() ? 0.0f : max; }
+
 inline float shuffle_xor(float value, u32 lane_mask) { return __shfl_xor_sync(0xffffffffu, value, lane_mask); }
 inline float shuffle(float value, u32 lane) { return __shfl_sync(0xffffffffu, value, lane); }
 

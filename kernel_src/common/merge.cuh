@@ -163,8 +163,7 @@ template <u32 kMost> inline void share_with_cluster(float* shared, u32 nb_shared
         reinterpret_cast<Quad*>(shared)[quad] = merged.acc;  // where no other thread reads
         if (quad % kRowQuads == 0) stats.row[quad / kRowQuads] = Pair{merged.max, merged.sum};
     }
-    arrive_at_cluster();
-    wait_for_cluster();
+    sync_cluster();
 }
 
 // Few quads: as many neighbouring lanes a quad as there are blocks, each with one block's. Many: a lane each with all blocks'.
@@ -258,10 +257,7 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
         step *= kMergeFanIn;
         in_cluster = false;
     }
-    if (in_cluster) {
-        arrive_at_cluster();
-        wait_for_cluster();
-    }
+    if (in_cluster) sync_cluster();
 }
 
 }  // namespace xqajit::device

@@ -110,8 +110,7 @@ inline Weights soften(KernelArgs const& args, Work const& work, float const (&fa
         max[0] *= scale[0], max[1] *= scale[1];
         if (__any_sync(0xffffffffu, max[0] > state.max[n][0] + kMaxLag || max[1] > state.max[n][1] + kMaxLag))
             raise_max(max, n, state);
-        float const base[2] = {state.max[n][0] == negative_infinity() ? 0.0f : state.max[n][0],
-                               state.max[n][1] == negative_infinity() ? 0.0f : state.max[n][1]};
+        float const base[2] = {base_of(state.max[n][0]), base_of(state.max[n][1])};
 #pragma unroll
         for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
 #pragma unroll

@@ -25,8 +25,8 @@ struct Config : Instance {
     static constexpr u32 kTokenTiles = kTileTokens / 16;
     static constexpr bool kHasTeams = kMTile > kMostWarpRows;
     static constexpr u32 kTeamWarps = kShape.team_warps;
-    static constexpr u32 kStepTokens = kTileTokens;  // of a team
     static constexpr u32 kMostTeams = kShape.max_threads / 32 / kTeamWarps;
+
     static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
     static_assert(!kSkipSoftmax, "hmma reads every visible token");
     static_assert(!kInputKv, "hmma does not append");

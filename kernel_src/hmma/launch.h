@@ -70,4 +70,9 @@ constexpr u32 hmma_static_smem(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     return m_tile * ((head_dim + chunk - 1) / chunk * chunk * 2 + 4 + 8) + 256;
 }
 
+// Bytes of shared memory of a block with so many teams, or warps.
+constexpr u32 hmma_block_smem(u32 head_dim, u32 kv_bytes, u32 m_tile, u32 teams) {
+    return hmma_static_smem(head_dim, kv_bytes, m_tile) + teams * hmma_shape(head_dim, kv_bytes, m_tile).team_smem;
+}
+
 }  // namespace xqajit::device

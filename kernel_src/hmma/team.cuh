@@ -13,7 +13,7 @@ constexpr u32 kWarpRows = Config::kShape.warp_rows, kWarpTiles = kWarpRows / 16;
 // registers. 8-bit drafts on sm_90 keep enough.
 constexpr bool kHasSpare = Config::k8Bit && Config::kSpecDec != SpecDec::kNone && __CUDA_ARCH__ == 900;
 constexpr bool kIsTight = Config::kShape.warp_rows * Config::kHeadDim > 32 * 96 && !kHasSpare;
-constexpr u32 kAtOnce = kIsTight ? 16 : Config::kStepTokens;
+constexpr u32 kAtOnce = kIsTight ? 16 : Config::kTileTokens;
 constexpr u32 kTokenTiles8 = kAtOnce / 8;
 constexpr u32 kOutputTiles = Config::kHeadDimV / 8;
 constexpr u32 kStages = Config::kShape.stages;
@@ -154,8 +154,7 @@ inline void soften(float const* factor, Lane lane, TeamScores& scores, TeamState
         max[0] *= scale[0], max[1] *= scale[1];
         if (__any_sync(0xffffffffu, max[0] > state.max[r][0] + kMaxLag || max[1] > state.max[r][1] + kMaxLag))
             raise_max(max, r, state);
-        float const base[2] = {state.max[r][0] == negative_infinity() ? 0.0f : state.max[r][0],
-                               state.max[r][1] == negative_infinity() ? 0.0f : state.max[r][1]};
+        float const base[2] = {base_of(state.max[r][0]), base_of(state.max[r][1])};
 #pragma unroll
         for (u32 n = 0; n < kTokenTiles8; ++n) {
 #pragma unroll
@@ -224,15 +223,15 @@ inline void store_state(TeamState& state, u32 first_row, float* partial, Lane la
     }
 }
 
-// Team `index` takes every nb_teams-th step of the block's share, aligned to kStepTokens from token 0. The ring holds kStages steps:
+// Team `index` takes every nb_teams-th step of the block's share, aligned to kTileTokens from token 0. The ring holds kStages steps:
 // one is being used while the next kStages - 1 are on their way.
 inline void attend(KernelArgs const& args, Work const& work, u32 index, u32 nb_teams, Lane lane, u8* memory) {
     u32 const ring = shared_address(memory + index * Config::kShape.team_smem);
     __shared__ TeamQuery query;
     u32 const first_row = threadIdx.x / 32 % Config::kTeamWarps * kWarpRows;
-    u32 const stride = nb_teams * Config::kStepTokens;
-    u32 const start = work.share.begin / Config::kStepTokens * Config::kStepTokens;
-    u32 first = start + index * Config::kStepTokens;
+    u32 const stride = nb_teams * Config::kTileTokens;
+    u32 const start = work.share.begin / Config::kTileTokens * Config::kTileTokens;
+    u32 first = start + index * Config::kTileTokens;
     u32 const end = work.share.begin < work.share.end ? work.share.end : 0;  // no step of an empty share
     StepPages pages{};                                                       // of the next step to copy
     if (first < end) pages = load_step_pages(args, work, first);
@@ -272,7 +271,7 @@ inline void attend(KernelArgs const& args, Work const& work, u32 index, u32 nb_t
         if (has_rows && first < end) {
             u32 const tile = ring + stage * kTileBytes;
 #pragma unroll 1
-            for (u32 t = 0; t < Config::kStepTokens; t += kAtOnce) {
+            for (u32 t = 0; t < Config::kTileTokens; t += kAtOnce) {
                 TeamScores scores = multiply_keys(query_address, tile + t * kKeyStride, lane);
                 mask(args, work, query.factor + first_row, first + t, first_row, lane, scores);
                 soften(query.factor + first_row, lane, scores, state);

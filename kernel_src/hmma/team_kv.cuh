@@ -1,8 +1,8 @@
-// K and V of a team's steps on their way through shared memory: a ring of tiles of kStepTokens tokens, copied by all lanes of the team.
+// K and V of a team's steps on their way through shared memory: a ring of tiles of kTileTokens tokens, copied by all lanes of the team.
 //
 // One tile (D 128, bf16: 10 + 8.5 KB):
-//   keys    [kStepTokens][kKeyStride bytes]    rows 64 bytes apart in the banks: four lanes read a row, eight an access
-//   values  [kStepTokens][kValueStride bytes]  rows 16 bytes apart in the banks: a lane reads a row, eight an access
+//   keys    [kTileTokens][kKeyStride bytes]    rows 64 bytes apart in the banks: four lanes read a row, eight an access
+//   values  [kTileTokens][kValueStride bytes]  rows 16 bytes apart in the banks: a lane reads a row, eight an access
 #pragma once
 
 #include "hmma/kv.cuh"
@@ -12,23 +12,22 @@ namespace xqajit::device {
 constexpr u32 kTeamLanes = Config::kTeamWarps * 32;
 constexpr u32 kRowBytes = Config::kHeadDim * type_bytes(Config::kKvType);
 constexpr u32 kKeyStride = team_key_stride(kRowBytes), kValueStride = team_value_stride(kRowBytes);
-constexpr u32 kValuesAt = Config::kStepTokens * kKeyStride;
-constexpr u32 kTileBytes = team_tile_bytes(kRowBytes, Config::kStepTokens);
+constexpr u32 kValuesAt = Config::kTileTokens * kKeyStride;
+constexpr u32 kTileBytes = team_tile_bytes(kRowBytes, Config::kTileTokens);
 
 // A lane copies one vector of 16 bytes of a row in each pass; a row is given a power of two of lanes, of which some may idle.
 constexpr u32 kRowLanes = power_of_two_at_least(Config::kChunksK * 4);
 constexpr u32 kPassTokens = kTeamLanes / kRowLanes;
-static_assert(kPassTokens >= 1 && Config::kStepTokens % kPassTokens == 0, "passes are whole");
-constexpr u32 kPasses = Config::kStepTokens / kPassTokens;
+static_assert(kPassTokens >= 1 && Config::kTileTokens % kPassTokens == 0, "passes are whole");
 
 // Rows of a step whose addresses a lane gets by adding up: of one page, or of one pass.
-constexpr u32 kPageTokens = Config::kPageSize == 0 ? Config::kStepTokens : min_of(Config::kPageSize, Config::kStepTokens);
+constexpr u32 kPageTokens = Config::kPageSize == 0 ? Config::kTileTokens : min_of(Config::kPageSize, Config::kTileTokens);
 constexpr u32 kRunTokens = max_of(kPassTokens, kPageTokens);
 
 // Page indices of a lane's rows of a step: one a run.
 struct StepPages {
-    i32 k[Config::kStepTokens / kRunTokens];
-    i32 v[Config::kStepTokens / kRunTokens];
+    i32 k[Config::kTileTokens / kRunTokens];
+    i32 v[Config::kTileTokens / kRunTokens];
 };
 
 // A lane's place in the passes.
@@ -46,7 +45,7 @@ inline Copier copier() {
 inline StepPages load_step_pages(KernelArgs const& args, Work const& work, u32 first) {
     StepPages pages;
 #pragma unroll
-    for (u32 i = 0; i < Config::kStepTokens / kRunTokens; ++i) {
+    for (u32 i = 0; i < Config::kTileTokens / kRunTokens; ++i) {
         u32 const t = nearest(work.share, first + i * kRunTokens + copier().token);
         pages.k[i] = page_of(args, work, args.k.page_table, t);
         pages.v[i] = page_of(args, work, args.v.page_table, t);  // often the same, but a copy would wait for it
@@ -67,7 +66,7 @@ inline void copy_rows(KernelArgs const& args, Work const& work, StepPages const&
     u32 const value_place = tile + kValuesAt + own.token * kValueStride + own.vector * 16;
     u8 const *key = keys, *value = values;
 #pragma unroll
-    for (u32 plus = 0; plus < Config::kStepTokens; plus += kPassTokens) {
+    for (u32 plus = 0; plus < Config::kTileTokens; plus += kPassTokens) {
         if (!kWhole || plus % kRunTokens == 0) {
             u32 const t = kWhole ? first + own.token + plus : nearest(work.share, first + own.token + plus);
             u32 const slot = Config::kPageSize == 0 ? t : t % kTokensPerPage;

@@ -134,7 +134,7 @@ inline void attend_step(KernelArgs const& args, Work const& work, Query const& q
 #pragma unroll
             for (u32 e = 0; e < Config::kLaneElemsV; ++e) state.acc[m][e] *= rescale;
         }
-        float const base = new_max == negative_infinity() ? 0.0f : new_max;  // nothing visible yet: every weight is 0
+        float const base = base_of(new_max);
 #pragma unroll
         for (u32 i = 0; i < ScoreLayout::kScores; ++i) {
             weight[m][i] = exp2_approx(score[m][i] - base);
