@@ -67,30 +67,25 @@ std::uint32_t kv_bytes(KernelSpec const& spec) { return static_cast<std::uint32_
 
 device::HmmaShape hmma_shape(KernelSpec const& spec) { return device::hmma_shape(spec.head_dim, kv_bytes(spec), spec.m_tile); }
 
-// Bytes of shared memory that a block of so many threads needs. No other family asks for any at the launch.
-struct Smem {
-    std::uint32_t fixed;
-    std::uint32_t dynamic;
-};
+// A team's threads, or a warp's where each works alone.
+std::uint32_t team_threads(KernelSpec const& spec) { return 32 * hmma_shape(spec).team_warps; }
 
-Smem smem_of(KernelSpec const& spec, std::uint32_t threads) {
-    if (spec.family != Family::kHmma) return {0, 0};
-    device::HmmaShape const shape = hmma_shape(spec);
-    return {device::hmma_static_smem(spec.head_dim, kv_bytes(spec), spec.m_tile),
-            threads / 32 / shape.team_warps * shape.team_smem};
+// Bytes of shared memory that a block of so many threads needs: in all, and of these what is asked for at the launch. No other family
+// asks for any.
+std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t threads) {
+    if (spec.family != Family::kHmma) return 0;
+    return device::hmma_block_smem(spec.head_dim, kv_bytes(spec), spec.m_tile, threads / team_threads(spec));
 }
 
-bool fits(KernelSpec const& spec, std::uint32_t threads, std::uint32_t smem_optin) {
-    Smem const smem = smem_of(spec, threads);
-    return smem.fixed + smem.dynamic <= smem_optin;
+std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t threads) {
+    return spec.family != Family::kHmma ? 0 : threads / team_threads(spec) * hmma_shape(spec).team_smem;
 }
 
 // The most threads of one block: what the registers hold, and no more teams than shared memory does; at least one.
 std::uint32_t most_threads(KernelSpec const& spec, std::uint32_t smem_optin) {
-    device::HmmaShape const shape = hmma_shape(spec);
-    std::uint32_t threads = shape.max_threads;
-    std::uint32_t const team = 32 * shape.team_warps;
-    while (threads > team && !fits(spec, threads, smem_optin)) threads -= team;
+    std::uint32_t const team = team_threads(spec);
+    std::uint32_t threads = hmma_shape(spec).max_threads;
+    while (threads > team && block_smem(spec, threads) > smem_optin) threads -= team;
     return threads;
 }
 
@@ -101,25 +96,17 @@ std::uint32_t clusters_at_once(LaunchBounds const& bounds) {
     return bounds.sm_count < kFewestSms ? 0 : bounds.sm_count / (2 * device::kClusterBlocks);
 }
 
-// Tokens of each block if clusters take the launch, and the clusters it fills; none where its units are too many. `units`: blocks that it
-// has at least.
-struct ClusterUse {
-    std::uint64_t clusters, tokens;
-};
-
-ClusterUse cluster_use(LaunchBounds const& bounds, std::uint64_t units) {
-    std::uint64_t const of_unit = clusters_at_once(bounds) / std::max<std::uint64_t>(units, 1);
-    return {of_unit * units, of_unit == 0 ? 0 : ceil_div(bounds.max_len, of_unit * device::kClusterBlocks)};
-}
-
-// Blocks of a cluster merge faster, but fewer of them run: that pays for few units of short shares, where the merge is what takes time
-// (kernel_src/hmma/README.md has the measurement).
-bool has_clusters(LaunchBounds const& bounds, std::uint64_t units) {
+// Tokens of each block where clusters take the launch; 0 where they do not. Blocks of a cluster merge faster, but fewer of them run: that
+// pays for few units of short shares, where the merge is what takes time (kernel_src/hmma/README.md has the measurement). `units`:
+// blocks that the launch has at least.
+std::uint64_t cluster_tokens(LaunchBounds const& bounds, std::uint64_t units) {
     constexpr std::uint64_t kMostTokens = 512;  // of a block, where no cluster is left over
-    if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED) return false;
-    if (bounds.max_len <= device::kLeastGranules * device::kShareTokens) return false;  // one block a unit, and no merge
-    ClusterUse const use = cluster_use(bounds, units);
-    return use.clusters != 0 && use.tokens * clusters_at_once(bounds) <= kMostTokens * use.clusters;
+    if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED) return 0;
+    if (bounds.max_len <= device::kLeastGranules * device::kShareTokens) return 0;  // one block a unit, and no merge
+    std::uint64_t const clusters = clusters_at_once(bounds), of_unit = clusters / units;
+    if (of_unit == 0) return 0;
+    std::uint64_t const tokens = ceil_div(bounds.max_len, of_unit * device::kClusterBlocks);
+    return tokens * clusters <= kMostTokens * of_unit * units ? tokens : 0;
 }
 
 BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
@@ -128,10 +115,10 @@ BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::
     // One large block an SM needs fewer parts; where there are units enough, two small ones fill each other's gaps
     // (kernel_src/hmma/README.md has the measurement). Invariant division must not ask how many there are.
     std::uint32_t const threads = most_threads(spec, bounds.smem_optin);
-    std::uint32_t const team = 32 * hmma_shape(spec).team_warps;
-    if (has_clusters(bounds, units)) {
+    std::uint32_t const team = team_threads(spec);
+    if (std::uint64_t const tokens = cluster_tokens(bounds, units); tokens != 0) {
         // Two steps of 16 tokens a warp at least: more warps would only be merged.
-        std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(cluster_use(bounds, units).tokens));
+        std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(tokens));
         return {std::max(team, std::min(threads, useful) / team * team), 1, device::kClusterBlocks};
     }
     std::uint32_t const half = threads / team / 2 * team;
@@ -139,8 +126,7 @@ BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::
     // A block takes kReservedSmem besides, and an SM has that much more than one block may have. A small block that has the SM to itself
     // would leave half of it idle.
     constexpr std::uint32_t kReservedSmem = 1024;
-    Smem const smem = smem_of(spec, half);
-    bool const two = half != 0 && 2 * (smem.fixed + smem.dynamic) + kReservedSmem <= bounds.smem_optin;
+    bool const two = half != 0 && 2 * block_smem(spec, half) + kReservedSmem <= bounds.smem_optin;
     return many && two ? BlockShape{half, 2} : BlockShape{threads, 1};
 }
 
@@ -192,7 +178,7 @@ std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint32_t wave, std:
 }
 
 std::uint32_t most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin) {
-    return spec.family == Family::kHmma ? smem_of(spec, most_threads(spec, smem_optin)).dynamic : 0;
+    return spec.family == Family::kHmma ? dynamic_smem(spec, most_threads(spec, smem_optin)) : 0;
 }
 
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
@@ -211,10 +197,9 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     };
     std::uint64_t const blocks_of_part = capped_product({spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks});
     BlockShape const block = block_shape(spec, bounds, capped_product({bounds.batch, blocks_of_part}));
-    if (!fits(spec, block.threads, bounds.smem_optin)) {
-        Smem const smem = smem_of(spec, block.threads);
+    if (std::uint32_t const smem = block_smem(spec, block.threads); smem > bounds.smem_optin) {
         return unsupported(fmt::format("a block of {} needs {} bytes of shared memory: the device grants a block {}",
-                                       to_string(spec), smem.fixed + smem.dynamic, bounds.smem_optin));
+                                       to_string(spec), smem, bounds.smem_optin));
     }
     std::uint64_t parts = bounds.batch, slots = 0, most_parts = 0;
     if (bounds.division == XQAJIT_DIVISION_BALANCED) {
@@ -242,7 +227,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     plan.nb_slots = static_cast<std::uint32_t>(slots * blocks_of_part);
     plan.workspace_bytes =
         workspace_for(std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq), plan.nb_slots * partial_bytes(spec));
-    plan.dynamic_smem = smem_of(spec, block.threads).dynamic;
+    plan.dynamic_smem = dynamic_smem(spec, block.threads);
     return plan;
 }
 

@@ -15,19 +15,16 @@ namespace {
 
 // Of hmma: whole tiles of what the block has rows for, up to what registers hold and a block's shared memory grants.
 std::uint32_t hmma_m_tile(XQAParams const& params, std::uint32_t rows, std::uint32_t smem_optin) {
-    std::uint32_t const kv_bytes = dtype_bytes(params.kv_dtype);
     auto const fits = [&](std::uint32_t m_tile) {
-        return device::hmma_static_smem(params.head_dim, kv_bytes, m_tile) +
-                   device::hmma_shape(params.head_dim, kv_bytes, m_tile).team_smem <=
-               smem_optin;
+        return device::hmma_block_smem(params.head_dim, dtype_bytes(params.kv_dtype), m_tile, 1) <= smem_optin;
     };
     // A second tile of accumulators has no place beside a large head's, so that 32 rows are shared out over two warps there.
-    bool const is_large = params.head_dim > 128;
+    std::uint32_t const of_a_warp = params.head_dim > 128 ? 8 : 16;
     if (rows <= 8) return 8;
-    if (rows <= 16 && !is_large) return 16;
-    if (params.beam_width > 1) return is_large ? 8 : 16;  // each beam has its own pages: their rows share nothing
+    // Each beam has its own pages: their rows share nothing.
+    if (rows <= of_a_warp || params.beam_width > 1) return of_a_warp;
     if (rows > 32 && fits(64)) return 64;
-    return fits(32) ? 32 : is_large ? 8 : 16;
+    return fits(32) ? 32 : of_a_warp;
 }
 
 // Query rows that one block holds. A row is one query head of one query token; the rows of a KV head are all its heads' and tokens'.

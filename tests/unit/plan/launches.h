@@ -44,8 +44,6 @@ inline LaunchBounds bounds_of(std::uint32_t batch, std::uint64_t max_len, std::u
 
 constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT};
 
-inline bool contains(std::string const& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 inline LaunchPlan planned(KernelSpec const& spec, LaunchBounds const& bounds) {
     Result<LaunchPlan> const plan = make_plan(spec, bounds);
     INFO(plan.status().message());

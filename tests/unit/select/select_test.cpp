@@ -2,6 +2,7 @@
 #include "shapes.h"
 
 using namespace xqajit;
+using test::contains;
 
 namespace {
 
@@ -13,8 +14,6 @@ std::optional<Family> choice_if_all_built(XQAParams const& params, ArchFacts con
     for (Family const family : kFamilies) admissions.push_back(admit(family, params, arch, kBuiltRules));
     return choose(admissions);
 }
-
-bool contains(std::string const& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include "select/select.h"
 
 namespace xqajit::test {
+
+inline bool contains(std::string const& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 inline XQAParams normalized(XQAParams const& params) {
     Result<XQAParams> const result = normalize(params);
