@@ -14,6 +14,8 @@ struct Config : Instance {
     static constexpr u32 kChunkK = 4 * kVecElems;
     static constexpr u32 kChunksK = (kHeadDim + kChunkK - 1) / kChunkK;
     static constexpr u32 kStepsK = kChunkK / 16;
+    // The first element of the 16 bytes that lane%4 == quarter has of a chunk.
+    static constexpr u32 key_element(u32 chunk, u32 quarter) { return chunk * kChunkK + quarter * kVecElems; }
     // V: 8 lanes hold kChunkV consecutive elements of a token with one load; an mma tile has 16 of them as its rows.
     static constexpr HmmaShape kShape = hmma_shape(kHeadDim, type_bytes(kKvType), kMTile);
     static constexpr u32 kWordsV = kShape.value_bytes / 4;

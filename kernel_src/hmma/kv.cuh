@@ -2,18 +2,11 @@
 // product, so each lane takes 16 consecutive bytes, and q (for K) or the output (for V) is permuted alike.
 #pragma once
 
-#include "common/work.cuh"
-#include "hmma/fragments.cuh"
+#include "hmma/config.cuh"
+
+#include "common/fragments.cuh"
 
 namespace xqajit::device {
-
-// This lane's place: K row lane/4 of each eight tokens, vector lane%4; V tokens 2*(lane%4) and the next, vector lane/4.
-struct Lane {
-    u32 eighth;   // lane / 4
-    u32 quarter;  // lane % 4
-};
-
-inline bool inside(TokenRange range, u32 t) { return t >= range.begin && t < range.end; }
 
 // Consecutive tokens that share a page or sequence index. Eight tokens never straddle a page; with beams each token has its own.
 constexpr bool kIndexAToken = Config::kBeamWidth > 1;
@@ -84,10 +77,6 @@ inline bool is_whole(Work const& work, u32 first) {
     return kHasWholeSteps && first >= work.share.begin && first + Config::kTileTokens <= work.share.end;
 }
 
-struct KeyFragments {
-    Vec16 row[Config::kTokenTiles][2][Config::kChunksK];  // [16 tokens][row lane/4 | + 8][chunk]; zeros past the head
-};
-
 template <bool kWhole>
 inline void load_key_rows(KernelArgs const& args, Work const& work, Pages const& pages, u32 first, Lane lane, KeyFragments& keys) {
     RowAddress<kWhole> const address{args.k, work.share, first, lane.eighth, work.kv_head * args.k.stride_head + lane.quarter * 16};
@@ -117,14 +106,6 @@ inline void load_keys(KernelArgs const& args, Work const& work, Pages const& pag
         load_key_rows<false>(args, work, pages, first, lane, keys);
     }
 }
-
-template <u32 kWords> struct VecOf { using Type = Vec16; };
-template <> struct VecOf<2> { using Type = Vec8; };
-using VecV = VecOf<Config::kWordsV>::Type;
-
-struct ValueFragments {
-    VecV row[Config::kTokenTiles][4][Config::kChunksV];  // [16 tokens][token 2*(lane%4) + {0, 1, 8, 9}][chunk]; zeros past the head
-};
 
 template <bool kWhole> inline void load_value_rows(KernelArgs const& args, Work const& work, Pages const& pages, u32 first,
                                                    Lane lane, ValueFragments& values) {

@@ -2,9 +2,9 @@
 // has rows w * kWarpRows .. of S = Q K^T and O += P V.
 #pragma once
 
-#include "common/merge.cuh"
-#include "hmma/query.cuh"
 #include "hmma/team_kv.cuh"
+
+#include "common/query.cuh"
 
 namespace xqajit::device {
 

@@ -1,8 +1,8 @@
 // q as the second operand of S^T = K Q^T: in shared memory, in the order in which the lanes take it.
 #pragma once
 
+#include "common/fragments.cuh"
 #include "common/merge.cuh"
-#include "hmma/kv.cuh"
 
 namespace xqajit::device {
 
@@ -35,7 +35,7 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
     for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
         for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
-            u32 const element = c * Config::kChunkK + lane.quarter * Config::kVecElems + two * 8;
+            u32 const element = Config::key_element(c, lane.quarter) + two * 8;
             rows.part[c][two] = Vec16{{0, 0, 0, 0}};
             if (m < work.nb_rows && element < Config::kHeadDim) rows.part[c][two] = load_cached(base + element);
         }

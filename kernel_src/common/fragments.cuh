@@ -1,10 +1,30 @@
 // mma.sync operands. Both products have the tokens (or V's elements) as rows and the query rows as columns, so that a group of 8
-// heads fills an instruction: S^T = K Q^T, O^T = V^T P^T.
+// heads fills an instruction: S^T = K Q^T, O^T = V^T P^T. For the families that have a Config with tiles of mma, which they include first.
 #pragma once
 
-#include "hmma/config.cuh"
+#include "common/work.cuh"
 
 namespace xqajit::device {
+
+// This lane's place: K row lane/4 of each eight tokens, vector lane%4; V tokens 2*(lane%4) and the next, vector lane/4.
+struct Lane {
+    u32 eighth;   // lane / 4
+    u32 quarter;  // lane % 4
+};
+
+inline bool inside(TokenRange range, u32 t) { return t >= range.begin && t < range.end; }
+
+struct KeyFragments {
+    Vec16 row[Config::kTokenTiles][2][Config::kChunksK];  // [16 tokens][row lane/4 | + 8][chunk]; zeros past the head
+};
+
+template <u32 kWords> struct VecOf { using Type = Vec16; };
+template <> struct VecOf<2> { using Type = Vec8; };
+using VecV = VecOf<Config::kWordsV>::Type;
+
+struct ValueFragments {
+    VecV row[Config::kTokenTiles][4][Config::kChunksV];  // [16 tokens][token 2*(lane%4) + {0, 1, 8, 9}][chunk]; zeros past the head
+};
 
 struct Tile {  // 16 x 8 accumulators: this lane has rows lane/4 and lane/4 + 8, columns 2*(lane%4) and the next
     float value[4];
