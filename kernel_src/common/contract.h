@@ -30,6 +30,10 @@ struct KvTensor {
 };
 static_assert(sizeof(KvTensor) == 40);
 
+// A CUtensorMap that the host has encoded: K or V as tokens of pages, copied in boxes (PTX ISA: cp.async.bulk.tensor).
+struct alignas(64) TensorMap { u64 word[16]; };
+static_assert(sizeof(TensorMap) == 128);
+
 // How the visible tokens of a request are divided over blocks.
 enum class Division : u32 {
     kStatic = 1,    // nb_sub_seq equal parts of every request
@@ -97,11 +101,11 @@ struct KernelArgs {
     u32 tokens_per_sub_seq;     // invariant division only
     u32 nb_extra_parts;         // balanced division only
     u32 nb_slots;               // places for partial results; 0 where no request has two parts
-    u32 cluster_size;           // blocks that share a part and merge through one another's shared memory: 1 or kClusterBlocks
+    u32 cluster_size;           // blocks that share a part and merge through one another's shared memory: 1, 2, 4 or kClusterBlocks
     Divisor by_num_kv_heads;
     Divisor by_nb_row_blocks;
     u32 max_pages;              // entries of a page-table row that exist, used or not; 0 for contiguous KV
-    u32 reserved0;
+    u32 ring_items;             // gmma: of each group of warps
 };
 static_assert(sizeof(KernelArgs) == 336, "host and device must agree on KernelArgs");
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
@@ -118,7 +122,7 @@ enum class SpecDec : u32 { kNone = 0, kLinear = 1, kTree = 2 };
 // Threads of an mmha block: what the host launches and the kernel counts on.
 constexpr u32 kMmhaThreads = 128;
 
-// Blocks of a thread block cluster, where a launch has clusters: the most that every GPU with clusters takes.
+// Most blocks of a thread block cluster: what every GPU with clusters takes.
 constexpr u32 kClusterBlocks = 8;
 
 // One partial result, in floats: m_tile x head_dim_v unnormalised sums of p * v, then a row maximum (log2 units) and a row sum

@@ -125,12 +125,12 @@ inline Work find_work(KernelArgs const& args, Place place) {
 
 // Asks for the page indices of its request's first 256 pages long before it knows its work: all that a short request has, whose time
 // is mostly such latencies. The request is a guess, as if all were equally long. No value is seen, so there is no need to wait for the
-// grids before.
-inline void prefetch_pages(KernelArgs const& args, Place place) {
+// grids before. By the threads from 0 on.
+inline void prefetch_pages(KernelArgs const& args, Place place, u32 thread) {
     if constexpr (Instance::kPageSize == 0) return;
     constexpr u32 kIndicesALine = 32, kLines = 8;
-    u32 const entry = threadIdx.x * kIndicesALine;
-    if (threadIdx.x >= kLines || entry >= args.max_pages) return;
+    u32 const entry = thread * kIndicesALine;
+    if (thread >= kLines || entry >= args.max_pages) return;
     u32 request = 0;
     if (args.batch > 1) {
         u32 const parts = args.division == Division::kBalanced ? 1 + args.nb_extra_parts / args.batch : args.nb_sub_seq;

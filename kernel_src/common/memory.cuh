@@ -74,6 +74,12 @@ inline Vec16 load_shared(u32 address) {
     return v;
 }
 
+inline Vec8 load_shared_half(u32 address) {
+    Vec8 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "r"(address));
+    return v;
+}
+
 // 16 bytes from global to shared memory behind the thread's back, zeros where not `valid` (PTX ISA: cp.async). Past L1.
 inline void copy_async(u32 shared, u8 const* address, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(shared), "l"(address), "r"(valid ? 16u : 0u) : "memory");
@@ -103,6 +109,13 @@ inline u32 count_arrival(u32* counter, u32 arrivals) {
     u32 before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(arrivals - 1) : "memory");
     return before;
+}
+
+// Lets the grids that depend on this one start, as far as there is room: they wait for its end before they read anything.
+inline void let_next_grids_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 // Waits for the grids that this one depends on (programmatic dependent launch); nothing they may write is read before.

@@ -152,7 +152,8 @@ inline void write_output(KernelArgs const& args, Work const& work, u32 quad, Mer
     }
 }
 
-// A cluster has kClusterBlocks blocks. Each merges its own warps into its shared memory, and then its share of the quads of all blocks.
+// A cluster has 2, 4 or kClusterBlocks blocks. Each merges its own warps into its shared memory, and then its share of the quads of all
+// blocks.
 struct alignas(16) ClusterStats {
     Pair row[Instance::kMTile];
 };
@@ -167,36 +168,39 @@ template <u32 kMost> inline void share_with_cluster(float* shared, u32 nb_shared
 }
 
 // Few quads: as many neighbouring lanes a quad as there are blocks, each with one block's. Many: a lane each with all blocks'.
-constexpr u32 kLanesOfQuad = kQuads <= 512 ? kClusterBlocks : 1;
-static_assert(Instance::kMTile < 8 || kLanesOfQuad == 1 || kQuads % 32 == 0, "lanes that shuffle are whole warps");
+constexpr bool kLaneABlock = kQuads <= 512;
+static_assert(Instance::kMTile < 8 || !kLaneABlock || kQuads % 32 == 0, "lanes that shuffle are whole warps");
 
 // All lanes of the quad get the result.
-inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 quad) {
-    constexpr u32 kPeers = kClusterBlocks / kLanesOfQuad;  // of a lane
+inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 blocks, u32 quad) {
+    constexpr u32 kPeers = kLaneABlock ? 1 : kClusterBlocks;  // of a lane, at most
     u32 const stats_address = shared_address(&stats.row[quad / kRowQuads]);
     u32 const acc_address = shared_address(reinterpret_cast<Quad const*>(shared) + quad);
     Pair pairs[kPeers];
     Quad values[kPeers];
 #pragma unroll
     for (u32 i = 0; i < kPeers; ++i) {
-        u32 const peer = kPeers == 1 ? threadIdx.x % kClusterBlocks : i;
+        u32 const peer = kLaneABlock ? threadIdx.x & (blocks - 1) : min_of(i, blocks - 1);
         pairs[i] = load_peer_pair(peer_address(stats_address, peer));
         values[i] = load_peer_quad(peer_address(acc_address, peer));
     }
     Merged merged;
-    if constexpr (kPeers > 1) {
-        merged.add(pairs, values, kPeers);
+    if constexpr (!kLaneABlock) {
+        merged.add(pairs, values, blocks);
         return merged;
     }
     merged.max = pairs[0].x;
 #pragma unroll
-    for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) merged.max = fmaxf(merged.max, shuffle_xor(merged.max, mask));
+    for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) {
+        if (mask < blocks) merged.max = fmaxf(merged.max, shuffle_xor(merged.max, mask));
+    }
     float const weight = weight_of(pairs[0].x, merged.max);
     merged.sum = pairs[0].y * weight;
 #pragma unroll
     for (u32 e = 0; e < 4; ++e) merged.acc.value[e] = values[0].value[e] * weight;
 #pragma unroll
     for (u32 mask = 1; mask < kClusterBlocks; mask *= 2) {
+        if (mask >= blocks) break;
         merged.sum += shuffle_xor(merged.sum, mask);
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) merged.acc.value[e] += shuffle_xor(merged.acc.value[e], mask);
@@ -204,15 +208,16 @@ inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 
     return merged;
 }
 
-// The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once.
+// The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once. log_blocks: of the blocks that share it.
 template <u32 kMost, class Use> inline void for_each_quad(Work const& work, float const* shared, u32 nb_shared,
-                                                          ClusterStats const& stats, bool in_cluster, Use use) {
-    constexpr u32 kShare = kQuads / kClusterBlocks;
-    u32 const end = in_cluster ? kShare * kLanesOfQuad : kQuads;
-    for (u32 x = threadIdx.x; x < end; x += blockDim.x) {
-        u32 const quad = in_cluster ? work.rank * kShare + x / kLanesOfQuad : x;
-        Merged const merged = in_cluster ? merge_cluster(shared, stats, quad) : merge_shared<kMost>(shared, nb_shared, quad);
-        if (!in_cluster || x % kLanesOfQuad == 0) use(quad, merged);
+                                                          ClusterStats const& stats, u32 log_blocks, Use use) {
+    bool const in_cluster = log_blocks != 0;
+    u32 const share = kQuads >> log_blocks, log_lanes = kLaneABlock ? log_blocks : 0;
+    for (u32 x = threadIdx.x; x < share << log_lanes; x += blockDim.x) {
+        u32 const quad = in_cluster ? work.rank * share + (x >> log_lanes) : x;
+        Merged const merged =
+            in_cluster ? merge_cluster(shared, stats, 1u << log_blocks, quad) : merge_shared<kMost>(shared, nb_shared, quad);
+        if ((x & ((1u << log_lanes) - 1)) == 0) use(quad, merged);
     }
 }
 
@@ -228,11 +233,11 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
     u32 const places = nb_shared;
     u32 index = work.sub_seq, count = work.nb_active, step = 1;
     u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
-    bool in_cluster = kClusters && kArchHasClusters && args.cluster_size > 1;
+    u32 log_blocks = kClusters && kArchHasClusters ? 31 - __clz(static_cast<int>(args.cluster_size)) : 0;
     __syncthreads();
-    if (in_cluster) share_with_cluster<kMost>(shared, nb_shared, stats);
+    if (log_blocks != 0) share_with_cluster<kMost>(shared, nb_shared, stats);
     for (;;) {
-        for_each_quad<kMost>(work, shared, nb_shared, stats, in_cluster, [&](u32 quad, Merged const& merged) {
+        for_each_quad<kMost>(work, shared, nb_shared, stats, log_blocks, [&](u32 quad, Merged const& merged) {
             if (count > 1) {
                 store_partial(partial_of(args, work, index * step), quad, merged);
             } else {
@@ -242,22 +247,22 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
         if (count <= 1) break;
         u32 const group = index / kMergeFanIn;
         u32 const members = min_of(kMergeFanIn, count - group * kMergeFanIn);
-        u32 const writers = in_cluster ? members * kClusterBlocks : members;
+        u32 const writers = members << log_blocks;
         PartialList const list{group * kMergeFanIn * step, members, step};
         __syncthreads();
-        if (in_cluster) arrive_at_cluster();  // this block has read the others' shared memory
+        if (log_blocks != 0) arrive_at_cluster();  // this block has read the others' shared memory
         if (threadIdx.x == 0) *arrivals = count_arrival(counters + work.first_slot + list.first * slot_stride(args), writers);
         __syncthreads();
-        if (in_cluster) wait_for_cluster();  // and they its own, which ends or is used anew
+        if (log_blocks != 0) wait_for_cluster();  // and they its own, which ends or is used anew
         if (*arrivals + 1 != writers) return;
         nb_shared = merge_to_shared(args, work, list, shared, places);
         index = group;
         count = ceil_div(count, kMergeFanIn);
         counters += args.nb_slots;
         step *= kMergeFanIn;
-        in_cluster = false;
+        log_blocks = 0;
     }
-    if (in_cluster) sync_cluster();
+    if (log_blocks != 0) sync_cluster();
 }
 
 }  // namespace xqajit::device

@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
 
     // 1. Which rows and which tokens.
     Place const place = place_of_block(args);
-    prefetch_pages(args, place);
+    prefetch_pages(args, place, threadIdx.x);
     wait_for_previous_grids();
     Work const work = find_work(args, place);
     if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;
@@ -28,6 +28,7 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
     // 2. Scores, softmax and weighted V, each warp or team on its own.
     u32 const index = threadIdx.x / 32 / Config::kTeamWarps, nb_partials = blockDim.x / 32 / Config::kTeamWarps;
     attend(args, work, index, nb_partials, Lane{threadIdx.x % 32 / 4, threadIdx.x % 4}, smem);
+    let_next_grids_start();
 
     // 3. One result for the block, for its cluster, then for the unit.
     finish<true, Config::kMostTeams>(args, kept, reinterpret_cast<float*>(smem), nb_partials, &arrivals);

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlock
 
     // 1. Which rows and which tokens.
     Place const place = place_of_block(args);
-    prefetch_pages(args, place);
+    prefetch_pages(args, place, threadIdx.x);
     wait_for_previous_grids();
     Work const work = find_work(args, place);
     if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;

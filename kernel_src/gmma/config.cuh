@@ -1,0 +1,48 @@
+// What gmma derives from the instance.
+#pragma once
+
+#include "common/instance.cuh"
+#include "gmma/launch.h"
+
+namespace xqajit::device {
+
+struct Config : Instance {
+    static constexpr bool k8Bit = kVecElems == 16;
+    static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
+    static constexpr u32 kRowTiles = kMTile / 8;
+    static constexpr GmmaShape kShape = gmma_shape(kHeadDim, type_bytes(kKvType), kMTile);
+    static constexpr u32 kSegment = kShape.segment_bytes, kSegments = kShape.segments;
+    static constexpr u32 kSegmentElems = kSegment / type_bytes(kKvType);
+    // K: the 4 lanes of a token hold a chunk of 64 bytes with one load; an mma step takes 16 elements. A lane's vectors of the two
+    // chunks of a segment of 128 bytes are neighbours: so eight lanes, of two tokens, meet all banks.
+    static constexpr u32 kChunkK = 4 * kVecElems;
+    static constexpr u32 kChunksSegment = kSegment / 64;
+    static constexpr u32 kChunksK = kSegments * kChunksSegment;
+    static constexpr u32 kStepsK = kChunkK / 16;
+    // The first element of the 16 bytes that lane%4 == quarter has of a chunk.
+    static constexpr u32 key_element(u32 chunk, u32 quarter) {
+        return chunk / kChunksSegment * kSegmentElems + (quarter * kChunksSegment + chunk % kChunksSegment) * kVecElems;
+    }
+    // V: 8 lanes hold a segment of a token with one load; an mma tile has 16 elements as its rows.
+    static constexpr u32 kValueBytes = kSegment / 8;  // of a lane's load
+    static constexpr u32 kWordsV = kValueBytes / 4;
+    static constexpr u32 kElemsV = kValueBytes / type_bytes(kKvType);
+    static constexpr u32 kChunkV = kSegmentElems;
+    static constexpr u32 kChunksV = kSegments;
+    static constexpr u32 kTilesV = kChunkV / 16;
+    static constexpr u32 kTile = kShape.tile_tokens;  // tokens of an item of the ring
+    static constexpr u32 kTileTokens = kTile / 4;     // of a warp
+    static constexpr u32 kTokenTiles = kTileTokens / 16;
+    static constexpr u32 kItemBytes = kShape.item_bytes;
+    static constexpr u32 kMostItems = max_of(kMostGmmaItems, kMostGmmaGroups* kLeastGmmaItems);  // barriers for so many
+
+    static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
+    static_assert(!kSkipSoftmax, "every visible token is read");
+    static_assert(!kInputKv, "gmma does not append");
+    static_assert(!kMla, "gmma has no MLA");
+    static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
+    static_assert(kMTile == 8 || kMTile == 16, "M tile is 8 or 16 rows");
+    static_assert(kPageSize <= 128, "page size is at most 128");
+};
+
+}  // namespace xqajit::device

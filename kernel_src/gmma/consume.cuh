@@ -1,0 +1,55 @@
+// The role of all warps but the last: in groups of four, each warp a quarter of the tokens of its group's tiles. The warps wait for
+// items, not for one another.
+#pragma once
+
+#include "gmma/kv.cuh"
+
+#include "common/rows.cuh"
+
+namespace xqajit::device {
+
+constexpr u32 kConsumersBarrier = 1;  // of barrier.sync; 0 is __syncthreads'
+
+// False where the block has no work. The warp's partial result goes to partials[warp], where the rings were.
+inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, float* partials, u32 warp, Lane lane) {
+    u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens, threads = ring.nb_groups * 128;
+    wait_phase(shared_address(&shared.ready), 0);
+    Work const work = shared.work;
+    if (!has_work(work)) return false;
+    if (warp < Config::kRowTiles) store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
+    WarpState state;
+    clear(state);
+    sync_some(kConsumersBarrier, threads);
+    u32 const query = shared_address(&shared.query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
+    Factors const factors = load_factors(shared.query, lane);
+    bool const tells = lane.eighth == 0 && lane.quarter == 0;
+    Tiles const tiles = tiles_of(work.share);
+    RingTurn turn;
+    for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
+        u32 const first = tile * Config::kTile + row;
+        KeyFragments keys;
+        u32 index = ring.index(group, turn.item);
+        wait_phase(ring.full_at(index), turn.parity);
+        load_keys(ring.item_at(index), row, lane, keys);
+        Scores const scores = multiply_keys(keys, query);
+        __syncwarp();
+        if (tells) arrive(ring.empty_at(index));
+        turn.next(ring);
+        Weights const weights = soften(args, work, factors, first, lane, scores, state);
+        ValueFragments values;
+        index = ring.index(group, turn.item);
+        wait_phase(ring.full_at(index), turn.parity);
+        load_values(ring.item_at(index), row, first, work.share, lane, values);
+        multiply_values(values, weights, state);
+        __syncwarp();
+        if (tells) arrive(ring.empty_at(index));
+        turn.next(ring);
+    }
+    let_next_grids_start();
+    add_shares(state);
+    sync_some(kConsumersBarrier, threads);
+    store_state(state, partials + warp * kPartialFloats, lane);
+    return true;
+}
+
+}  // namespace xqajit::device

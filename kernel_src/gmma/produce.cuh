@@ -1,0 +1,97 @@
+// The role of the last warp: it finds the block's work, and keeps the rings full.
+#pragma once
+
+#include "gmma/ring.cuh"
+
+namespace xqajit::device {
+
+constexpr u32 kBoxTokens = Config::kPageSize == 0 ? Config::kTile : min_of(Config::kPageSize, Config::kTile);
+constexpr u32 kBoxes = Config::kTile / kBoxTokens;  // of an item, each of kSegments copies: one page's
+constexpr u32 kBoxBytes = kBoxTokens * Config::kSegment;
+
+// Page indices of a request, 32 at a time: lane i has that of page `first` + i, and the one 32 pages on, which has the time to come.
+// Only pages that the share touches are looked up: what lies past them in the table may be anything.
+struct PageWindow {
+    i32 const* table;
+    u32 begin, end;  // pages of the share
+    u32 first;
+    i32 now, next;
+
+    i32 load(u32 page, u32 lane) const { return page + lane >= begin && page + lane < end ? table[page + lane] : 0; }
+
+    void open(i32 const* row, TokenRange share, u32 page, u32 lane) {
+        table = row;
+        begin = share.begin / kTokensPerPage;
+        end = ceil_div(share.end, kTokensPerPage);
+        first = page;
+        now = load(first, lane);
+        next = load(first + 32, lane);
+    }
+
+    // Pages grow by less than 32 from call to call.
+    i32 index(u32 page, u32 lane, u32 of_lane) {
+        if (page >= first + 32) {
+            first += 32;
+            now = next;
+            next = load(first + 32, lane);
+        }
+        return __shfl_sync(0xffffffffu, now, of_lane - first);
+    }
+};
+
+// Lane i copies the boxes of the tile's i-th page, if the share touches it. What is not copied keeps what was there: see load_values().
+inline void copy_tile(TensorMap const& map, Work const& work, u32 tile, i32 page, u32 item, u32 full, u32 lane) {
+    u32 const begin = tile * Config::kTile + lane * kBoxTokens;
+    bool const any = lane < kBoxes && begin < work.share.end && begin + kBoxTokens > work.share.begin;
+    u32 const boxes = kBoxes == 1 ? 1 : __popc(__ballot_sync(0xffffffffu, any));
+    if (lane == 0) arrive_expecting(full, boxes * Config::kSegments * kBoxBytes);
+    __syncwarp();
+    if (!any) return;
+#pragma unroll
+    for (u32 s = 0; s < Config::kSegments; ++s)
+        copy_box(item + s * Config::kTile * Config::kSegment + lane * kBoxBytes, map, s * Config::kSegmentElems, work.kv_head,
+                 Config::kPageSize == 0 ? begin : begin % kTokensPerPage, page, full);
+}
+
+// The longest chain of a short request: lengths -> work -> page indices -> tiles. So the work is told as soon as the page indices are
+// on their way.
+inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap const& v_map, Place place, RingPlace const& ring,
+                    Shared& shared, u32 lane) {
+    Work const work = find_work(args, place);
+    if (lane == 0) shared.work = work;
+    Tiles const tiles = has_work(work) ? tiles_of(work.share) : Tiles{0, 0};
+    PageWindow k_pages, v_pages;
+    if (Config::kPageSize != 0 && tiles.begin < tiles.end) {
+        u32 const page = tiles.begin * Config::kTile / kTokensPerPage;
+        k_pages.open(args.k.page_table + work.request * args.page_table_stride, work.share, page, lane);
+        v_pages.open(args.v.page_table + work.request * args.page_table_stride, work.share, page, lane);
+    }
+    __syncwarp();
+    if (lane == 0) arrive(shared_address(&shared.ready));
+    RingTurn turn;  // of the group whose turn it is; those after it are one round behind
+    u32 group = 0;
+    for (u32 tile = tiles.begin; tile < tiles.end; ++tile) {
+        i32 k_page = static_cast<i32>(work.request), v_page = k_page;
+        if constexpr (Config::kPageSize != 0) {
+            u32 const page = tile * Config::kTile / kTokensPerPage;
+            u32 const of_lane = page + min_of(lane, kBoxes - 1);
+            k_page = k_pages.index(page, lane, of_lane);
+            v_page = v_pages.index(page, lane, of_lane);
+        }
+        RingTurn mine = turn;
+        u32 index = ring.index(group, mine.item);
+        wait_phase(ring.empty_at(index), mine.parity ^ 1);
+        copy_tile(k_map, work, tile, k_page, ring.item_at(index), ring.full_at(index), lane);
+        mine.next(ring);
+        index = ring.index(group, mine.item);
+        wait_phase(ring.empty_at(index), mine.parity ^ 1);
+        copy_tile(v_map, work, tile, v_page, ring.item_at(index), ring.full_at(index), lane);
+        mine.next(ring);
+        if (++group == ring.nb_groups) {
+            group = 0;
+            turn = mine;
+        }
+    }
+}
+
+}  // namespace xqajit::device
