@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "catch.h"
+#include "gmma/launch.h"
 #include "hmma/launch.h"
 #include "plan/plan.h"
 #include "shapes.h"
@@ -55,6 +56,8 @@ std::vector<KernelSpec> distinct_kernels(std::string const& target, Family famil
     return distinct;
 }
 
+std::string dtype_text(std::int32_t dtype) { return dtype == XQAJIT_DTYPE_BF16 ? "bf16" : "fp8_e4m3"; }
+
 void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     auto const compiled = compile(nvrtc, request_of(spec));
     INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
@@ -66,7 +69,9 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     CHECK(compiled->stack_bytes == 0);
     std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
     CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
-    if (spec.family == Family::kHmma)  // what the host reckons with
+    // What the host reckons with.
+    if (spec.family == Family::kGmma) CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
+    if (spec.family == Family::kHmma)
         CHECK(compiled->static_smem <= device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile));
 }
 
@@ -113,6 +118,46 @@ TEST_CASE("no model's hmma kernel with fp8 KV spills on sm_90a", "[compile][mode
 }
 TEST_CASE("no model's hmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
     no_spills(Family::kHmma, XQAJIT_DTYPE_INT8);
+}
+TEST_CASE("no model's gmma kernel with bf16 KV spills on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_BF16);
+}
+TEST_CASE("no model's gmma kernel with fp8 KV spills on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3);
+}
+TEST_CASE("no model's gmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_INT8);
+}
+
+// Blocks of one group share an SM: its registers and its shared memory hold as many as the plan counts on.
+TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][models]") {
+    auto const nvrtc = real_nvrtc();
+    require_target(*nvrtc, "sm_90a");
+    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}) {
+        for (std::string const head_dim : {"64", "128", "256"}) {
+            for (std::string const q_heads : {"8", "16"}) {
+                auto const kernels = kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
+                                                    dtype_text(kv_dtype) + R"(", "head_dim": )" + head_dim + R"(, "num_q_heads": )" +
+                                                    q_heads + R"(, "num_kv_heads": 1, "page_size": 32}]})",
+                                                "sm_90a");
+                auto const spec = std::find_if(kernels.begin(), kernels.end(),
+                                               [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });
+                REQUIRE(spec != kernels.end());
+                auto const compiled = compile(*nvrtc, request_of(*spec));
+                REQUIRE(compiled.ok());
+                device::GmmaShape const shape = device::gmma_shape(spec->head_dim, dtype_bytes(spec->kv_dtype), spec->m_tile);
+                constexpr std::uint32_t kRegistersOfAnSm = 65536, kSmemOfAnSm = 233472, kReservedSmem = 1024, kWarp = 32;
+                INFO(to_string(*spec) << ": " << compiled->registers << " registers");
+                // A warp's registers come by 256.
+                std::uint32_t const of_warp = (compiled->registers * kWarp + 255) / 256 * 256;
+                CHECK(shape.blocks_an_sm * device::gmma_threads(1) / kWarp * of_warp <= kRegistersOfAnSm);
+                std::uint32_t const items = device::gmma_ring_items(shape, 1, shape.blocks_an_sm);
+                std::uint32_t const smem = device::gmma_static_smem(spec->head_dim, spec->m_tile) +
+                                           device::gmma_dynamic_smem(shape, spec->head_dim, spec->m_tile, 1, items);
+                CHECK(shape.blocks_an_sm * (smem + kReservedSmem) <= kSmemOfAnSm);
+            }
+        }
+    }
 }
 
 TEST_CASE("no model's hmma kernel of one half spills on the targets that share it", "[compile][models]") { no_spills_elsewhere(0); }

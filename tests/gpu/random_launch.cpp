@@ -70,7 +70,7 @@ RandomLaunch random_launch(std::uint64_t shape_seed, std::uint64_t launch_seed) 
     constexpr std::uint32_t kSplits[] = {0, 0, 1, 2, 8, 17};
     constexpr std::int32_t kDivisions[] = {XQAJIT_DIVISION_DEFAULT, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC,
                                            XQAJIT_DIVISION_INVARIANT};
-    constexpr char const* kFamilies[] = {"", "hmma", "mmha"};
+    constexpr char const* kFamilies[] = {"", "gmma", "hmma", "mmha"};
     constexpr float kScales[] = {0.5F, 0.037F, 1, 2};
     RandomLaunch launch;
     ProblemSpec& spec = launch.spec;

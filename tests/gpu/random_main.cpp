@@ -25,11 +25,13 @@ using namespace xqajit;
 using namespace xqajit::testing;
 
 constexpr char kUsage[] =
-    "usage: xqajit_gpu_random [--count N] [--seed S] [--per-kernel N | --kernels N] [--threads N] [--json FILE] [--verbose]\n"
+    "usage: xqajit_gpu_random [--count N] [--seed S] [--per-kernel N | --kernels N] [--family NAME] [--threads N]\n"
+    "                         [--json FILE] [--verbose]\n"
     "  --count N       launches (default 400)\n"
     "  --seed S        of the first; launch n has seed S + n (default 1)\n"
     "  --per-kernel N  launches that share a shape: seeds N*m .. N*m + N-1 (default 4)\n"
     "  --kernels N     at least N distinct kernels: the largest --per-kernel that draws so many\n"
+    "  --family NAME   all on gmma, hmma or mmha: what it refuses is passed over, and later seeds take its place\n"
     "  --threads N     launches prepared and checked at once (default: one a core); with 1 a fault of the device names its launch\n"
     "  --verbose       a line for each launch\n"
     "exit status: 0 all passed, 1 some failed, 2 usage, 3 no GPU";
@@ -77,12 +79,14 @@ struct Group {
     std::vector<Drawn> launches;
     std::promise<void> prewarmed;
 };
-using Groups = std::array<Group, 3>;
+constexpr std::array<char const*, 4> kGroupFamilies = {"gmma", "hmma", "mmha", ""};
+using Groups = std::array<Group, kGroupFamilies.size()>;
 
 struct Range {
     std::uint64_t count = 0;
     std::uint64_t seed = 0;
     std::uint64_t per_kernel = 1;
+    std::string family;  // empty: each launch on the one that it draws
 };
 
 std::string reproduce_line(Group const& group, Drawn const& drawn, std::uint64_t per_kernel) {
@@ -96,18 +100,25 @@ std::string reproduce_line(Group const& group, Drawn const& drawn, std::uint64_t
 Result<std::size_t> draw(Groups& groups, KernelBook& book, Range const& range) {
     std::set<std::string> keys;
     for (Group& group : groups) group.launches.clear();
-    for (std::uint64_t n = 0; n < range.count; ++n) {
-        std::uint64_t const seed = range.seed + n;
+    std::uint64_t drawn = 0;
+    for (std::uint64_t seed = range.seed; drawn < range.count; ++seed) {
+        constexpr std::uint64_t kMostPassedOver = 1000;
+        if (seed - range.seed >= (drawn + 1) * kMostPassedOver)
+            return Status(XQAJIT_UNSUPPORTED, fmt::format("--family is {}: it serves none of the first {} launches from seed {} on",
+                                                          range.family, seed - range.seed, range.seed));
         RandomLaunch launch = random_launch(seed / range.per_kernel, seed);
+        if (!range.family.empty()) launch.family = range.family;
         xqajit_params const& params = launch.spec.params;
         auto const group = std::find_if(groups.begin(), groups.end(), [&](Group const& candidate) {
             if (candidate.family.empty()) return true;
             return launch.family == candidate.family && xqajit_supports(candidate.gpu->service(), &params, nullptr) == XQAJIT_OK;
         });
+        if (!range.family.empty() && group->family != range.family) continue;
         Result<KernelFacts> kernel = book.find(*group->gpu, params);
         if (!kernel.ok()) return kernel.status();
         keys.insert(kernel->key);
         group->launches.push_back({seed, std::move(launch), std::move(*kernel)});
+        ++drawn;
     }
     keys.erase("");  // of shapes that are refused
     return keys.size();
@@ -227,15 +238,17 @@ private:
 
 int run(Arguments& arguments, int argc, char** argv) {
     Range range{arguments.number("--count", 400), arguments.number("--seed", 1),
-                std::max<std::uint64_t>(1, arguments.number("--per-kernel", 4))};
+                std::max<std::uint64_t>(1, arguments.number("--per-kernel", 4)), arguments.text("--family")};
     std::uint64_t const wanted = arguments.number("--kernels", 0);
     std::uint64_t const threads = std::max<std::uint64_t>(1, arguments.number("--threads", std::thread::hardware_concurrency()));
     if (wanted && arguments.has("--per-kernel")) arguments.fail("--kernels chooses --per-kernel: accepted is one of the two");
+    if (!range.family.empty() && std::ranges::find(kGroupFamilies, range.family) == kGroupFamilies.end())
+        arguments.fail("--family is " + range.family + ": accepted are gmma, hmma and mmha");
     if (!arguments.ok()) return 2;
 
     Groups groups;
     for (std::size_t n = 0; n < groups.size(); ++n) {
-        groups[n].family = std::array{"hmma", "mmha", ""}[n];
+        groups[n].family = kGroupFamilies[n];
         Result<std::unique_ptr<Gpu>> gpu = Gpu::open(groups[n].family);
         if (!gpu.ok()) {
             std::fprintf(stderr, "%s\n", gpu.status().to_string().c_str());
@@ -270,7 +283,7 @@ int run(Arguments& arguments, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    Arguments arguments(argc, argv, {"--count", "--seed", "--per-kernel", "--kernels", "--threads", "--json"}, {"--verbose"},
+    Arguments arguments(argc, argv, {"--count", "--seed", "--per-kernel", "--kernels", "--family", "--threads", "--json"}, {"--verbose"},
                         kUsage);
     if (arguments.ok() && !arguments.positional().empty()) arguments.fail("unexpected word " + arguments.positional().front());
     return arguments.ok() ? run(arguments, argc, argv) : 2;

@@ -39,6 +39,7 @@ if [ ${#stages[@]} -eq 0 ]; then read -ra stages <<<"$all_stages"; fi
 export LD_LIBRARY_PATH="$bin/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export XQAJIT_CACHE_DIR="${XQAJIT_CACHE_DIR:-$out.cache}" # shared by all stages; beside the results, not among them
 mkdir -p "$XQAJIT_CACHE_DIR" && chmod 700 "$XQAJIT_CACHE_DIR"
+if "$bin/xqajit" doctor --json 2>/dev/null | grep -q '"target": *"sm_90a"'; then families="gmma $families"; fi
 vectors="$root/tests/vectors"
 shapes="$root/tools/shapes/models.json"
 random_options=(--count 10000 --kernels 400) sanitized_count=40 model_options=()
@@ -108,7 +109,9 @@ run_sanitizer() {
         return
     fi
     run_stage "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_gpu_random" --count $sanitized_count --seed 500 --per-kernel 2 --threads 1
-    run_stage "$tool vectors" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_vectors" "$vectors" --gpu --kv-dtype fp8_e4m3 --split 2
+    for family in ${families% mmha}; do
+        run_stage "$tool vectors $family" "$sanitizer" --tool "$tool" --error-exitcode 9 "$bin/xqajit_vectors" "$vectors" --gpu --kernel $family --kv-dtype fp8_e4m3 --split 2
+    done
 }
 
 for stage in "${stages[@]}"; do
@@ -131,7 +134,10 @@ for stage in "${stages[@]}"; do
                 done
             fi
             ;;
-        random) run_stage random "$bin/xqajit_gpu_random" "${random_options[@]}" --json "$out/random.json" ;;
+        random)
+            run_stage random "$bin/xqajit_gpu_random" "${random_options[@]}" --json "$out/random.json"
+            case $families in gmma*) run_stage "random gmma" "$bin/xqajit_gpu_random" "${random_options[@]}" --family gmma ;; esac
+            ;;
         models)
             run_stage models "$bin/xqajit_gpu_models" --shapes "$shapes" "${model_options[@]}" --json "$out/models.json"
             if [ $quick = 0 ]; then
