@@ -14,7 +14,7 @@ constexpr u32 kConsumersBarrier = 1;  // of barrier.sync; 0 is __syncthreads'
 inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, float* partials, u32 warp, Lane lane) {
     u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens, threads = ring.nb_groups * 128;
     wait_phase(shared_address(&shared.ready), 0);
-    Work const work = shared.work;
+    Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return false;
     if (warp < Config::kRowTiles) store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
     WarpState state;
