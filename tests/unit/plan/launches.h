@@ -31,6 +31,15 @@ inline KernelSpec hmma_spec(std::uint32_t group_size, std::uint32_t head_dim = 1
     return spec_of(Family::kHmma, shape, group_size, q_len, on);
 }
 
+inline KernelSpec gmma_spec(std::uint32_t group_size, std::uint32_t head_dim = 128, std::int32_t kv_dtype = XQAJIT_DTYPE_BF16,
+                            std::uint32_t page_size = 32) {
+    XQAParams shape = gqa_shape();
+    shape.head_dim = shape.head_dim_v = head_dim;
+    shape.kv_dtype = kv_dtype;
+    shape.page_size = page_size;
+    return spec_of(Family::kGmma, shape, group_size, 1, arch("sm_90a"));
+}
+
 inline LaunchBounds bounds_of(std::uint32_t batch, std::uint64_t max_len, std::uint32_t num_kv_heads = 8) {
     LaunchBounds bounds;
     bounds.batch = batch;
