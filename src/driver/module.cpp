@@ -123,7 +123,7 @@ LoadedKernel::~LoadedKernel() {
     cuda.cuModuleUnload(module_);
 }
 
-Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kernel_args, CUstream stream) {
+Status launch(LoadedKernel const& kernel, LaunchConfig const& config, std::span<void*> parameters, CUstream stream) {
     Result<CudaLibrary const*> const library = open_cuda();
     if (!library.ok()) return library.status();
     CudaLibrary const& cuda = **library;
@@ -152,8 +152,7 @@ Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kern
     launch_config.hStream = stream;
     launch_config.attrs = attributes;
     launch_config.numAttrs = nb_attributes;
-    void* parameters[] = {kernel_args};
-    CUresult const result = cuda.cuLaunchKernelEx(&launch_config, kernel.function(), parameters, nullptr);
+    CUresult const result = cuda.cuLaunchKernelEx(&launch_config, kernel.function(), parameters.data(), nullptr);
     if (result == CUDA_SUCCESS) return {};
     std::string const clusters = config.cluster_x > 1 ? fmt::format(", clusters of {}", config.cluster_x) : "";
     std::string const call = fmt::format("cuLaunchKernelEx (grid {}, block {}{}, {} bytes of dynamic shared memory)", config.grid_x,

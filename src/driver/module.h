@@ -43,7 +43,8 @@ struct LaunchConfig {
     bool pdl = false;                // programmatic dependent launch: may start before the stream's previous kernel has ended
     std::uint32_t cluster_x = 1;     // consecutive blocks that run at once as a thread block cluster; grid_x is a multiple
 };
-// cuLaunchKernelEx with one by-value parameter struct, which is copied before the return. The stream's context is current.
-Status launch(LoadedKernel const& kernel, LaunchConfig const& config, void* kernel_args, CUstream stream);
+// cuLaunchKernelEx with the kernel's by-value parameters, one pointer each, which are copied before the return. The stream's context is
+// current.
+Status launch(LoadedKernel const& kernel, LaunchConfig const& config, std::span<void*> parameters, CUstream stream);
 
 }  // namespace xqajit::driver

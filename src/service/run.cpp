@@ -66,7 +66,8 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     device::KernelArgs kernel_args = launch_args(*shape, *args, *plan, bounds.division);
     driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, prepared->arch.has_pdl && forced.pdl != 0,
                                       plan->cluster_size};
-    Status status = driver::launch(kernel.loaded->kernel, config, &kernel_args, stream);
+    void* parameters[] = {&kernel_args};
+    Status status = driver::launch(kernel.loaded->kernel, config, parameters, stream);
     if (status.ok()) impl_->launches.add();
     return status;
 }

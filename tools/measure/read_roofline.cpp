@@ -58,7 +58,8 @@ Result<Timing> ReadRoofline::measure(driver::GpuContext const& context, CUstream
         driver::LaunchConfig const config{context.info().arch.sm_count * blocks_per_sm, 512, 0, false};
         Result<Timing> const timing = time_rotated(stream, copies, [&](int n) {
             ReadArgs args{buffers[static_cast<std::size_t>(n % copies)].as<void>(), bytes / 16, sink->as<unsigned int>()};
-            return driver::launch(kernel_, config, &args, stream);
+            void* parameters[] = {&args};
+            return driver::launch(kernel_, config, parameters, stream);
         });
         if (!timing.ok()) return timing.status();
         if (best.us == 0 || timing->us < best.us) best = *timing;

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -33,24 +34,41 @@ struct FakeCudaLaunch {
     CUfunction function = nullptr;
     CUstream stream = nullptr;
     CUcontext context = nullptr;
-    std::vector<unsigned char> args;  // the first set_args_size() bytes of the kernel's one parameter
+    std::vector<std::vector<unsigned char>> args;  // of each parameter the bytes that set_args_sizes() asked for
 };
+
+// What the fake's cuTensorMapEncodeTiled leaves in a CUtensorMap. It knows tensors of up to four dimensions.
+struct FakeTensorMap {
+    std::uint64_t address = 0;
+    std::uint64_t dims[4] = {};
+    std::uint64_t strides[3] = {};
+    std::uint32_t box[4] = {};
+    std::uint32_t element_strides[4] = {};
+    std::uint32_t rank = 0;
+    std::int32_t type = 0, interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;  // the driver's enums
+};
+static_assert(sizeof(FakeTensorMap) <= sizeof(CUtensorMap));
+inline FakeTensorMap fake_tensor_map(void const* encoded) {
+    FakeTensorMap map;
+    std::memcpy(static_cast<void*>(&map), encoded, sizeof map);
+    return map;
+}
 
 // All are thread-safe.
 struct FakeCuda {
-    void (*set_devices)(char const* list);                // before any context is made; as FAKE_CUDA_DEVICES
-    void (*set_version)(int version);                     // as FAKE_CUDA_DRIVER_VERSION
-    void (*fail)(char const* function, CUresult result);  // from now on; CUDA_SUCCESS ends it
-    void (*fail_images)(CUresult cubin, CUresult ptx);    // CUDA_SUCCESS: such images load
-    void (*set_static_smem)(int bytes);                   // of every function
-    void (*set_args_size)(std::size_t bytes);             // what a launch copies; 0 at first
-    int (*calls)(char const* function);                   // since the start or reset_calls()
-    void (*reset_calls)();                                //
-    int (*total_calls)();                                 // of all functions
-    int (*live_modules)();                                // loaded and neither unloaded nor gone with their context
-    std::string (*last_ptx)();                            // the text of the last PTX load, failed ones included
-    std::uint64_t (*launches)();                          // kernels that have run, graph replays included
-    FakeCudaLaunch (*last_launch)();                      //
+    void (*set_devices)(char const* list);                   // before any context is made; as FAKE_CUDA_DEVICES
+    void (*set_version)(int version);                        // as FAKE_CUDA_DRIVER_VERSION
+    void (*fail)(char const* function, CUresult result);     // from now on; CUDA_SUCCESS ends it
+    void (*fail_images)(CUresult cubin, CUresult ptx);       // CUDA_SUCCESS: such images load
+    void (*set_static_smem)(int bytes);                      // of every function
+    void (*set_args_sizes)(std::vector<std::size_t> sizes);  // bytes that a launch copies of its first parameters; none at first
+    int (*calls)(char const* function);                      // since the start or reset_calls()
+    void (*reset_calls)();                                   //
+    int (*total_calls)();                                    // of all functions
+    int (*live_modules)();                                   // loaded and neither unloaded nor gone with their context
+    std::string (*last_ptx)();                               // the text of the last PTX load, failed ones included
+    std::uint64_t (*launches)();                             // kernels that have run, graph replays included
+    FakeCudaLaunch (*last_launch)();                         //
     CUcontext (*create_context)(int device);     // not made current. Takes a destroyed context's address where there is one
     void (*destroy_context)(CUcontext context);  // with its streams, modules and memory
     std::uint64_t (*allocated_bytes)();          // device memory not freed

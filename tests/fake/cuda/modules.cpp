@@ -110,7 +110,8 @@ CUresult fake_cuLaunchKernelEx(CUlaunchConfig const* config, CUfunction function
     if (context == nullptr || context != function->module->context || context != current()) return CUDA_ERROR_INVALID_CONTEXT;
     std::uint64_t const threads = std::uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
     if (config->gridDimX == 0 || config->gridDimY == 0 || config->gridDimZ == 0 || threads == 0 || threads > 1024 ||
-        parameters == nullptr || extra != nullptr || config->sharedMemBytes > static_cast<unsigned int>(dynamic_limit(function)))
+        (parameters == nullptr && !s().args_sizes.empty()) || extra != nullptr ||
+        config->sharedMemBytes > static_cast<unsigned int>(dynamic_limit(function)))
         return CUDA_ERROR_INVALID_VALUE;
     FakeCudaLaunch launch;
     for (unsigned int i = 0; i < config->numAttrs; ++i) {
@@ -130,12 +131,52 @@ CUresult fake_cuLaunchKernelEx(CUlaunchConfig const* config, CUfunction function
     launch.function = function;
     launch.stream = config->hStream;
     launch.context = context;
-    auto const* const args = static_cast<unsigned char const*>(parameters[0]);
-    launch.args.assign(args, args + s().args_size);
+    for (std::size_t i = 0; i < s().args_sizes.size(); ++i) {
+        auto const* const bytes = static_cast<unsigned char const*>(parameters[i]);
+        launch.args.emplace_back(bytes, bytes + s().args_sizes[i]);
+    }
     return submit(config->hStream, [launch] {
         ++s().launches;
         s().last_launch = launch;
     });
+}
+
+CUresult fake_cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                     cuuint64_t const* dims, cuuint64_t const* strides, cuuint32_t const* box,
+                                     cuuint32_t const* element_strides, CUtensorMapInterleave interleave,
+                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
+                                     CUtensorMapFloatOOBfill oob_fill) {
+    ENTER(cuTensorMapEncodeTiled);
+    auto const is_aligned = [](void const* pointer, std::uintptr_t bytes) {
+        return pointer != nullptr && reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+    };
+    std::uint32_t const element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;  // of the types that are used here
+    std::uint32_t const swizzle_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64 : 128;
+    if (!is_aligned(map, 64) || !is_aligned(address, 16) || rank == 0 || rank > 4) return CUDA_ERROR_INVALID_VALUE;
+    if (box[0] * element_bytes % 16 != 0 || box[0] * element_bytes > swizzle_bytes) return CUDA_ERROR_INVALID_VALUE;
+    FakeTensorMap encoded;
+    for (cuuint32_t i = 0; i < rank; ++i) {
+        bool const is_legal = dims[i] >= 1 && dims[i] <= std::uint64_t{1} << 32 && box[i] >= 1 && box[i] <= 256 &&
+                              element_strides[i] >= 1 && element_strides[i] <= 8;
+        if (!is_legal) return CUDA_ERROR_INVALID_VALUE;
+        encoded.dims[i] = dims[i];
+        encoded.box[i] = box[i];
+        encoded.element_strides[i] = element_strides[i];
+    }
+    for (cuuint32_t i = 0; i + 1 < rank; ++i) {
+        if (strides[i] % 16 != 0 || strides[i] >= std::uint64_t{1} << 40) return CUDA_ERROR_INVALID_VALUE;
+        encoded.strides[i] = strides[i];
+    }
+    encoded.address = reinterpret_cast<std::uint64_t>(address);
+    encoded.rank = rank;
+    encoded.type = type;
+    encoded.interleave = interleave;
+    encoded.swizzle = swizzle;
+    encoded.l2_promotion = l2_promotion;
+    encoded.oob_fill = oob_fill;
+    *map = {};
+    std::memcpy(map, &encoded, sizeof encoded);
+    return CUDA_SUCCESS;
 }
 
 }  // namespace fake

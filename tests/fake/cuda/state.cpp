@@ -150,10 +150,10 @@ constexpr FakeCuda kControls = {
             Lock const lock(s().mutex);
             s().static_smem = bytes;
         },
-    .set_args_size =
-        [](std::size_t bytes) {
+    .set_args_sizes =
+        [](std::vector<std::size_t> sizes) {
             Lock const lock(s().mutex);
-            s().args_size = bytes;
+            s().args_sizes = std::move(sizes);
         },
     .calls =
         [](char const* function) {

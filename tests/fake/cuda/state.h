@@ -103,7 +103,7 @@ struct State {
     CUresult fail_cubin = CUDA_SUCCESS;
     CUresult fail_ptx = CUDA_SUCCESS;
     int static_smem = 0;
-    std::size_t args_size = 0;
+    std::vector<std::size_t> args_sizes;
 
     std::map<std::string, int> calls;
     std::string last_ptx;

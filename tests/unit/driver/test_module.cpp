@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "fixture.h"
+#include "kernel_src/common/contract.h"
 
 namespace xqajit::driver {
 namespace {
@@ -122,7 +123,7 @@ TEST_CASE("a kernel loads into the context it is asked for, whatever is current"
     }
     LoadedKernel const kernel = must(LoadedKernel::load(info, std::array{kCubin}, kEntry, 0));
     ScopedContext const scope = must(ScopedContext::enter(other));
-    REQUIRE(launch(kernel, {}, nullptr, nullptr).ok());
+    REQUIRE(launch(kernel, {}, {}, nullptr).ok());
     CHECK(fake().last_launch().context == other);
 }
 
@@ -151,7 +152,7 @@ TEST_CASE("dynamic shared memory is opted in to by the context's own device's li
             CHECK(fake().calls("cuFuncSetAttribute") == (row.opts_in ? 1 : 0));
             LaunchConfig config;
             config.dynamic_smem = row.dynamic;
-            CHECK(launch(kernel, config, nullptr, nullptr).ok());
+            CHECK(launch(kernel, config, {}, nullptr).ok());
         }
     }
     // What 9.0 holds, 8.6 refuses with need and limit, and keeps nothing loaded.
@@ -214,31 +215,39 @@ TEST_CASE("a kernel whose context has died goes quietly", "[driver]") {
     }
 }
 
-TEST_CASE("a launch hands over grid, block, shared memory, stream and the parameter struct's bytes", "[driver]") {
+TEST_CASE("a launch hands over grid, block, shared memory, stream and the bytes of each parameter", "[driver]") {
     struct Args {
         std::uint64_t pointer;
         std::uint32_t values[5];
     } args{0x123456789abcdef0, {1, 2, 3, 4, 5}};
-    fake().set_args_size(sizeof args);
+    device::TensorMap k{{1, 2, 3}}, v{{4, 5, 6}};
+    void* parameters[] = {&args, &k, &v};
+    std::size_t const sizes[] = {sizeof args, sizeof k, sizeof v};
     GpuContext const context = must(GpuContext::open(0));
     Stream const stream = must(Stream::create());
     LoadedKernel const kernel = must(load(context, {kCubin}, 65536));
-    for (auto const& [pdl, cluster] : {std::pair{false, 1u}, {true, 1u}, {false, 8u}, {true, 8u}}) {
-        REQUIRE(launch(kernel, {136, 256, 65536, pdl, cluster}, &args, stream.get()).ok());
-        FakeCudaLaunch const seen = fake().last_launch();
-        CHECK(seen.cluster_x == cluster);
-        CHECK(std::vector(seen.grid, seen.grid + 3) == std::vector<std::uint32_t>{136, 1, 1});
-        CHECK(std::vector(seen.block, seen.block + 3) == std::vector<std::uint32_t>{256, 1, 1});
-        CHECK(seen.dynamic_smem == 65536);
-        CHECK(seen.pdl == pdl);
-        CHECK(seen.stream == stream.get());
-        CHECK(seen.function == kernel.function());
-        auto const* const bytes = reinterpret_cast<unsigned char const*>(&args);
-        CHECK(seen.args == std::vector<unsigned char>(bytes, bytes + sizeof args));
-    }
-    CHECK(fake().launches() == 4);
+    std::uint64_t launches = 0;
+    for (std::size_t const count : {std::size_t{1}, std::size_t{3}})
+        for (auto const& [pdl, cluster] : {std::pair{false, 1u}, {true, 1u}, {false, 2u}, {true, 8u}}) {
+            fake().set_args_sizes({sizes, sizes + count});
+            REQUIRE(launch(kernel, {136, 256, 65536, pdl, cluster}, std::span(parameters, count), stream.get()).ok());
+            FakeCudaLaunch const seen = fake().last_launch();
+            CHECK(seen.cluster_x == cluster);
+            CHECK(std::vector(seen.grid, seen.grid + 3) == std::vector<std::uint32_t>{136, 1, 1});
+            CHECK(std::vector(seen.block, seen.block + 3) == std::vector<std::uint32_t>{256, 1, 1});
+            CHECK(seen.dynamic_smem == 65536);
+            CHECK(seen.pdl == pdl);
+            CHECK(seen.stream == stream.get());
+            CHECK(seen.function == kernel.function());
+            REQUIRE(seen.args.size() == count);
+            for (std::size_t i = 0; i < count; ++i) {
+                auto const* const bytes = static_cast<unsigned char const*>(parameters[i]);
+                CHECK(seen.args[i] == std::vector<unsigned char>(bytes, bytes + sizes[i]));
+            }
+            CHECK(fake().launches() == ++launches);
+        }
     fake().reset_calls();
-    REQUIRE(launch(kernel, {1, 32, 0, false}, &args, stream.get()).ok());
+    REQUIRE(launch(kernel, {1, 32, 0, false}, parameters, stream.get()).ok());
     CHECK(fake().total_calls() == 1);  // the launch alone
 }
 
@@ -246,12 +255,12 @@ TEST_CASE("a failed launch says what was launched and why it failed", "[driver]"
     GpuContext const context = must(GpuContext::open(0));
     LoadedKernel const kernel = must(load(context, {kCubin}));
     CHECK(
-        launch(kernel, {1, 2048, 0, false}, nullptr, nullptr).message() ==
+        launch(kernel, {1, 2048, 0, false}, {}, nullptr).message() ==
         "cuLaunchKernelEx (grid 1, block 2048, 0 bytes of dynamic shared memory): CUDA_ERROR_INVALID_VALUE (1): invalid argument");
-    CHECK(launch(kernel, {7, 128, 0, false, 8}, nullptr, nullptr).message().find("grid 7, block 128, clusters of 8, 0 bytes") !=
+    CHECK(launch(kernel, {7, 128, 0, false, 8}, {}, nullptr).message().find("grid 7, block 128, clusters of 8, 0 bytes") !=
           std::string::npos);
     fake().fail("cuLaunchKernelEx", CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-    Status const status = launch(kernel, {7, 128, 1024, false}, nullptr, nullptr);
+    Status const status = launch(kernel, {7, 128, 1024, false}, {}, nullptr);
     CHECK(status.code() == XQAJIT_DRIVER_ERROR);
     CHECK(status.message() ==
           "cuLaunchKernelEx (grid 7, block 128, 1024 bytes of dynamic shared memory): "

@@ -73,7 +73,7 @@ TEST_CASE("the roofline reads every buffer whole, and frees them", "[measure]") 
     CHECK(roofline.nvrtc_version() == "13.0");
     FakeCuda const& fake = *fake_cuda();
     std::uint64_t const before = fake.allocated_bytes();
-    fake.set_args_size(24);
+    fake.set_args_sizes({24});
     Timing const timing = must(roofline.measure(context, stream.get(), 1 << 20, 3));
     CHECK(timing.launches % 3 == 0);
     CHECK(fake.allocated_bytes() == before);
@@ -81,7 +81,7 @@ TEST_CASE("the roofline reads every buffer whole, and frees them", "[measure]") 
     CHECK(last.grid[0] == 4 * context.info().arch.sm_count);
     CHECK(last.block[0] == 512);
     std::uint64_t words = 0;
-    std::memcpy(&words, last.args.data() + 8, sizeof words);
+    std::memcpy(&words, last.args.at(0).data() + 8, sizeof words);
     CHECK(words == (1 << 20) / 16);
 }
 

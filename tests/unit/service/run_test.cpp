@@ -11,7 +11,7 @@ using namespace testing;
 struct Running {
     Running() {
         world.enter(0);
-        world.cuda().set_args_size(sizeof(device::KernelArgs));
+        world.cuda().set_args_sizes({sizeof(device::KernelArgs)});
     }
     World world;
 };

@@ -71,7 +71,7 @@ TEST_CASE("a workspace of exactly the size asked for serves, and one byte less i
 TEST_CASE("counters and partials never meet, whatever shapes share a workspace", "[service][C15]") {
     World world;
     world.enter(0);
-    world.cuda().set_args_size(sizeof(device::KernelArgs));
+    world.cuda().set_args_sizes({sizeof(device::KernelArgs)});
     auto const service = world.service();
     std::uint64_t most = 0;
     std::vector<Shape> const shapes = split_shapes();
@@ -146,7 +146,7 @@ TEST_CASE("a workspace that was not initialised is refused", "[service][A05]") {
 TEST_CASE("a launch that divides nothing needs no workspace", "[service]") {
     World world;
     world.enter(0);
-    world.cuda().set_args_size(sizeof(device::KernelArgs));
+    world.cuda().set_args_sizes({sizeof(device::KernelArgs)});
     auto const service = world.service();
     XQAParams const params = split(plain_params(), 1);
     CHECK(must(service->workspace_size(params, 64, 1 << 20)) == 0);

@@ -186,10 +186,11 @@ void Launch::add_workspace(Service& service, std::uint64_t bytes) {
 }
 
 device::KernelArgs last_args(World const& world) {
-    std::vector<unsigned char> const bytes = world.cuda().last_launch().args;
-    REQUIRE(bytes.size() == sizeof(device::KernelArgs));
+    FakeCudaLaunch const launch = world.cuda().last_launch();
+    REQUIRE(launch.args.size() >= 1);
+    REQUIRE(launch.args[0].size() == sizeof(device::KernelArgs));
     device::KernelArgs args;
-    std::memcpy(&args, bytes.data(), sizeof args);
+    std::memcpy(&args, launch.args[0].data(), sizeof args);
     return args;
 }
 

@@ -69,6 +69,6 @@ struct Launch {
     driver::DeviceBuffer workspace;
 };
 
-device::KernelArgs last_args(World const& world);  // after world.cuda().set_args_size(sizeof(KernelArgs))
+device::KernelArgs last_args(World const& world);  // after world.cuda().set_args_sizes({sizeof(KernelArgs), ...})
 
 }  // namespace xqajit::testing
