@@ -164,7 +164,7 @@ typedef struct xqajit_run_args {
     int64_t out_stride_head;        /* 0: packed */
     const void* k;                  /* pool; element (page, token, head) starts at page*stride_page + token*stride_token + head*stride_head */
     const void* v;                  /* likewise; null with mla */
-    int64_t k_stride_page;          /* contiguous KV: between sequences */
+    int64_t k_stride_page;          /* contiguous KV: between sequences. gmma's kernels take strides of K and V below 2^40 bytes alone */
     int64_t k_stride_token;
     int64_t k_stride_head;
     int64_t v_stride_page;

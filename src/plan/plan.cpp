@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "kernel_src/common/work_division.h"
-#include "kernel_src/hmma/launch.h"
+#include "plan/blocks.h"
 #include "plan/ceil_div.h"
 #include "select/select.h"
 
@@ -54,80 +54,16 @@ Status check(KernelSpec const& spec, LaunchBounds const& bounds) {
     return {};
 }
 
-// How the family's blocks share an SM.
-struct BlockShape {
-    std::uint32_t threads;
-    std::uint32_t per_sm;       // of them at once
-    std::uint32_t cluster = 1;  // that share a part
-};
-
 std::uint64_t partial_bytes(KernelSpec const& spec) { return device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float); }
 
-std::uint32_t kv_bytes(KernelSpec const& spec) { return static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)); }
-
-device::HmmaShape hmma_shape(KernelSpec const& spec) { return device::hmma_shape(spec.head_dim, kv_bytes(spec), spec.m_tile); }
-
-// A team's threads, or a warp's where each works alone.
-std::uint32_t team_threads(KernelSpec const& spec) { return 32 * hmma_shape(spec).team_warps; }
-
-// Bytes of shared memory that a block of so many threads needs: in all, and of these what is asked for at the launch. No other family
-// asks for any.
-std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t threads) {
-    if (spec.family != Family::kHmma) return 0;
-    return device::hmma_block_smem(spec.head_dim, kv_bytes(spec), spec.m_tile, threads / team_threads(spec));
-}
-
-std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t threads) {
-    return spec.family != Family::kHmma ? 0 : threads / team_threads(spec) * hmma_shape(spec).team_smem;
-}
-
-// The most threads of one block: what the registers hold, and no more teams than shared memory does; at least one.
-std::uint32_t most_threads(KernelSpec const& spec, std::uint32_t smem_optin) {
-    std::uint32_t const team = team_threads(spec);
-    std::uint32_t threads = hmma_shape(spec).max_threads;
-    while (threads > team && block_smem(spec, threads) > smem_optin) threads -= team;
-    return threads;
-}
-
-// Clusters that surely run at once, one block an SM: the SMs of a GPU lie in groups that need not be whole clusters, so that about half of
-// them may be left. A small GPU, or a slice of one, may have no group that is large enough.
-std::uint32_t clusters_at_once(LaunchBounds const& bounds) {
-    constexpr std::uint32_t kFewestSms = 64;
-    return bounds.sm_count < kFewestSms ? 0 : bounds.sm_count / (2 * device::kClusterBlocks);
-}
-
-// Tokens of each block where clusters take the launch; 0 where they do not. Blocks of a cluster merge faster, but fewer of them run: that
-// pays for few units of short shares, where the merge is what takes time (kernel_src/hmma/README.md has the measurement). `units`:
-// blocks that the launch has at least.
-std::uint64_t cluster_tokens(LaunchBounds const& bounds, std::uint64_t units) {
-    constexpr std::uint64_t kMostTokens = 512;  // of a block, where no cluster is left over
-    if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED) return 0;
-    if (bounds.max_len <= device::kLeastGranules * device::kShareTokens) return 0;  // one block a unit, and no merge
-    std::uint64_t const clusters = clusters_at_once(bounds), of_unit = clusters / units;
-    if (of_unit == 0) return 0;
-    std::uint64_t const tokens = ceil_div(bounds.max_len, of_unit * device::kClusterBlocks);
-    return tokens * clusters <= kMostTokens * of_unit * units ? tokens : 0;
-}
-
 BlockShape block_shape(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
+    if (spec.family == Family::kHmma) return hmma_blocks(spec, bounds, units);
+    if (spec.family == Family::kGmma) return gmma_blocks(spec, bounds, units);
     // MLA's row blocks fill an SM by themselves: more parts would only be merged.
-    if (spec.family == Family::kMmha) return {device::kMmhaThreads, spec.mla ? 1u : kMostBlocksAnSm};
-    // One large block an SM needs fewer parts; where there are units enough, two small ones fill each other's gaps
-    // (kernel_src/hmma/README.md has the measurement). Invariant division must not ask how many there are.
-    std::uint32_t const threads = most_threads(spec, bounds.smem_optin);
-    std::uint32_t const team = team_threads(spec);
-    if (std::uint64_t const tokens = cluster_tokens(bounds, units); tokens != 0) {
-        // Two steps of 16 tokens a warp at least: more warps would only be merged.
-        std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(tokens));
-        return {std::max(team, std::min(threads, useful) / team * team), 1, device::kClusterBlocks};
-    }
-    std::uint32_t const half = threads / team / 2 * team;
-    bool const many = bounds.division == XQAJIT_DIVISION_INVARIANT || 2 * units >= 3 * std::uint64_t{bounds.sm_count};
-    // A block takes kReservedSmem besides, and an SM has that much more than one block may have. A small block that has the SM to itself
-    // would leave half of it idle.
-    constexpr std::uint32_t kReservedSmem = 1024;
-    bool const two = half != 0 && 2 * block_smem(spec, half) + kReservedSmem <= bounds.smem_optin;
-    return many && two ? BlockShape{half, 2} : BlockShape{threads, 1};
+    BlockShape block;
+    block.threads = device::kMmhaThreads;
+    block.at_once = std::uint64_t{bounds.sm_count} * (spec.mla ? 1 : kMostBlocksAnSm);
+    return block;
 }
 
 std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
@@ -137,7 +73,7 @@ std::uint64_t sub_seqs(KernelSpec const& spec, LaunchBounds const& bounds) {
     std::uint64_t const requests = std::min<std::uint64_t>(std::uint64_t{bounds.batch} * spec.beam_width, UINT32_MAX);
     std::uint32_t const count = static_cast<std::uint32_t>(requests);
     if (spec.mla) return mla_sub_seqs(count, bounds.max_len, bounds.sm_count);
-    if (spec.family == Family::kHmma) return hmma_kernel_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count);
+    if (spec.family != Family::kMmha) return hmma_kernel_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count);
     return std::min(decode_sub_seqs(count, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
                     mmha_wave_sub_seqs(count, bounds.num_kv_heads, bounds.sm_count));
 }
@@ -148,18 +84,21 @@ struct BalancedParts {
     std::uint32_t most;
 };
 
-BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds, std::uint32_t nb_row_blocks, BlockShape block) {
+BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds, std::uint32_t nb_row_blocks,
+                             BlockShape const& block) {
     // mmha leaves its row blocks out: they read the same KV, and more parts measured better than fewer there.
     std::uint64_t const blocks_of_part =
         std::uint64_t{bounds.num_kv_heads} * spec.beam_width * (spec.family == Family::kMmha ? 1 : nb_row_blocks);
-    std::uint64_t const at_once = block.cluster > 1 ? clusters_at_once(bounds) : std::uint64_t{bounds.sm_count} * block.per_sm;
-    std::uint64_t const wave = std::max<std::uint64_t>(1, at_once / blocks_of_part);
+    std::uint64_t const wave = std::max<std::uint64_t>(1, block.at_once / blocks_of_part);
     std::uint64_t const granules = ceil_div(bounds.max_len, device::kShareTokens);
     std::uint32_t const most =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / (device::kLeastGranules * block.cluster), 1, kMaxGridX));
     std::uint32_t extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
+    std::uint64_t limit = extra;
     // A second wave of clusters would take longer than the lengths can be uneven.
-    if (block.cluster > 1) extra = std::min(extra, static_cast<std::uint32_t>(wave - std::min<std::uint64_t>(wave, bounds.batch)));
+    if (block.cluster > 1) limit = wave - std::min<std::uint64_t>(wave, bounds.batch);
+    if (spec.family == Family::kGmma && block.every_sm_has_one) limit = gmma_most_extra_parts(wave);
+    extra = static_cast<std::uint32_t>(std::min<std::uint64_t>(extra, limit));
     return {extra, std::min(extra + 1, most)};
 }
 
@@ -178,7 +117,8 @@ std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint32_t wave, std:
 }
 
 std::uint32_t most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin) {
-    return spec.family == Family::kHmma ? dynamic_smem(spec, most_threads(spec, smem_optin)) : 0;
+    if (spec.family == Family::kHmma) return hmma_most_dynamic_smem(spec, smem_optin);
+    return spec.family == Family::kGmma ? gmma_most_dynamic_smem(spec, smem_optin) : 0;
 }
 
 Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds) {
@@ -197,9 +137,9 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     };
     std::uint64_t const blocks_of_part = capped_product({spec.beam_width, bounds.num_kv_heads, plan.nb_row_blocks});
     BlockShape const block = block_shape(spec, bounds, capped_product({bounds.batch, blocks_of_part}));
-    if (std::uint32_t const smem = block_smem(spec, block.threads); smem > bounds.smem_optin) {
+    if (block.least_smem > bounds.smem_optin) {
         return unsupported(fmt::format("a block of {} needs {} bytes of shared memory: the device grants a block {}",
-                                       to_string(spec), smem, bounds.smem_optin));
+                                       to_string(spec), block.least_smem, bounds.smem_optin));
     }
     std::uint64_t parts = bounds.batch, slots = 0, most_parts = 0;
     if (bounds.division == XQAJIT_DIVISION_BALANCED) {
@@ -227,7 +167,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     plan.nb_slots = static_cast<std::uint32_t>(slots * blocks_of_part);
     plan.workspace_bytes =
         workspace_for(std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq), plan.nb_slots * partial_bytes(spec));
-    plan.dynamic_smem = dynamic_smem(spec, block.threads);
+    plan.dynamic_smem = block.dynamic_smem;
     return plan;
 }
 

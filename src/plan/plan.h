@@ -69,7 +69,7 @@ std::uint32_t mmha_wave_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads
 
 // The reference system's multi-block formulas, in integers: where it rounds or floors a float, these give what exact arithmetic gives.
 // All return at least 1, none grows with batch, and none shrinks with the length. A count of 0 is taken as 1. mmha divides
-// by the first and the last, hmma by its own; the others are the bounds of the families they are named after.
+// by the first and the last, hmma and gmma by hmma's; the others are the bounds of the families they are named after.
 std::uint32_t decode_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t past_len, std::uint32_t sm_count,
                               std::uint32_t max_sub_seq);
 std::uint32_t gmma_kernel_sub_seqs(std::uint32_t batch, std::uint32_t num_kv_heads, std::uint64_t len, std::uint32_t sm_count);

@@ -1,6 +1,7 @@
 // How large a workspace is and how it is cut into counters and partials.
 #include <algorithm>
 
+#include "plan/blocks.h"
 #include "plan/ceil_div.h"
 #include "plan/plan.h"
 
@@ -53,10 +54,10 @@ Result<std::uint64_t> most_static(KernelSpec const& spec, LaunchBounds const& bo
     }
 }
 
-Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& bounds) {
-    // Extra parts never shrink with max_len: where clusters end, parts get smaller and more of them fit a wave. But they do with the batch
-    // until it fills a wave, then grow to two waves, and a wave holds fewer requests the more row blocks they have. So try each: past
-    // this many requests all need as much as the whole batch.
+// Of the launches with one max_len.
+Result<std::uint64_t> most_balanced_at(KernelSpec const& spec, LaunchBounds const& bounds) {
+    // Extra parts shrink with the batch until it fills a wave, then grow to two waves, and a wave holds fewer requests the more row
+    // blocks they have. So try each: past this many requests all need as much as the whole batch.
     std::uint64_t const last = 2 * std::uint64_t{bounds.sm_count} * kMostBlocksAnSm + 2;
     std::uint64_t most = 0;
     LaunchBounds at = bounds;
@@ -67,6 +68,20 @@ Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& 
             most = std::max(most, plan->workspace_bytes);
             if (at.batch == bounds.batch) break;
         }
+    }
+    return most;
+}
+
+Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& bounds) {
+    // Extra parts never shrink with max_len, but for gmma's: where hmma's clusters end, parts get smaller and more of them fit a wave.
+    if (spec.family != Family::kGmma) return most_balanced_at(spec, bounds);
+    std::uint64_t most = 0;
+    LaunchBounds at = bounds;
+    for (std::uint64_t const max_len : gmma_lengths_of_most_parts(bounds.max_len)) {
+        at.max_len = max_len;
+        Result<std::uint64_t> const bytes = most_balanced_at(spec, at);
+        if (!bytes.ok()) return bytes;
+        most = std::max(most, *bytes);
     }
     return most;
 }

@@ -30,14 +30,13 @@ std::uint32_t hmma_m_tile(XQAParams const& params, std::uint32_t rows, std::uint
 // Query rows that one block holds. A row is one query head of one query token; the rows of a KV head are all its heads' and tokens'.
 std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t group_size, std::uint32_t smem_optin) {
     std::uint32_t const rows = group_size * params.q_len;
-    bool const draft = params.spec_dec != XQAJIT_SPEC_DEC_NONE;
     switch (family) {
         case Family::kHmma:
             return hmma_m_tile(params, rows, smem_optin);
         case Family::kGmma:
-            return !draft ? group_size : 64;
+            return rows <= 8 ? 8 : 16;
         case Family::kMla:
-            return !draft ? group_size : 64;
+            return params.spec_dec == XQAJIT_SPEC_DEC_NONE ? group_size : 64;
         // Without tensor cores a row costs registers and compile time: its slice of Q and of the output stay in registers, and every
         // product is an instruction. Four rows were slower with 16-bit KV and took up to 0.7 s to compile.
         case Family::kMmha:

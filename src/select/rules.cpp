@@ -12,8 +12,8 @@ namespace {
 using Params = XQAParams;
 using Arch = ArchFacts;
 
-// Families whose kernels kernel_src/ holds. mmha serves every shape until the others join.
-constexpr bool is_built(Family family) { return family == Family::kHmma || family == Family::kMmha; }
+// Families whose kernels kernel_src/ holds.
+constexpr bool is_built(Family family) { return family != Family::kMla; }
 
 std::uint32_t group_of(Params const& p) { return p.num_kv_heads == 0 ? 0 : p.num_q_heads / p.num_kv_heads; }
 bool is_16bit(std::int32_t dtype) { return dtype == XQAJIT_DTYPE_FP16 || dtype == XQAJIT_DTYPE_BF16; }
@@ -26,6 +26,7 @@ bool is_one_of(std::uint32_t value, std::initializer_list<std::uint32_t> accepte
 template <auto Member> std::string number(char const* name, Params const& p) { return fmt::format("{} {}", name, p.*Member); }
 std::string arch_found(Params const&, Arch const& a) { return "arch " + a.target; }
 std::string group_found(Params const& p, Arch const&) { return fmt::format("group size {}", group_of(p)); }
+std::string rows_found(Params const& p, Arch const&) { return fmt::format("{} x {}", group_of(p), p.q_len); }
 std::string group_beam_found(Params const& p, Arch const&) { return fmt::format("{} x {}", group_of(p), p.beam_width); }
 std::string head_dim_found(Params const& p, Arch const&) {
     return fmt::format("head_dim {}, head_dim_v {}, mla {}", p.head_dim, p.head_dim_v, p.mla);
@@ -115,6 +116,7 @@ constexpr char kBuilt[] = "the family's kernels are part of this build";
 constexpr char kPlainHeadDim[] = "head_dim is a multiple of 16 in 16..256, head_dim_v equals it, and mla is 0";
 constexpr char kPlainMha[] = "KV is reused: group size or beam_width above 1, or a draft; plain MHA is left to mmha";
 constexpr char kReferencePage[] = "page_size is 0, 8, 16, 32, 64 or 128";
+constexpr char kNumeric16[] = "numeric is exact16: 8-bit KV is converted to 16 bit";
 constexpr char kNoInputKv[] = "K and V are appended before the launch: input_kv is 0";
 constexpr char kNoSkipSoftmax[] = "every visible tile is read: skip_softmax is 0";
 
@@ -129,7 +131,7 @@ constexpr Rule kHmma[] = {
     {"hmma.group_beam", "group size x beam_width is at most 128",
      [](Params const& p, Arch const&) { return group_of(p) * p.beam_width <= 128; }, group_beam_found},
     {"hmma.page", kReferencePage, has_reference_page, page_found},
-    {"hmma.numeric", "numeric is exact16: 8-bit KV is converted to 16 bit", is_exact16, numeric_found},
+    {"hmma.numeric", kNumeric16, is_exact16, numeric_found},
     {"hmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
     {"hmma.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
     {"hmma.mha", kPlainMha, reuses_kv, group_found, RuleKind::kChoice},
@@ -140,18 +142,16 @@ constexpr Rule kGmma[] = {
     {"gmma.arch", "arch is sm_90a: wgmma exists nowhere else",
      [](Params const&, Arch const& a) { return a.has_wgmma && a.has_tma; }, arch_found},
     {"gmma.q_dtype", "q_dtype is fp16 or bf16", has_16bit_q, dtypes_found},
-    {"gmma.kv_dtype", "kv_dtype is fp8_e4m3 or q_dtype",
-     [](Params const& p, Arch const&) { return p.kv_dtype == XQAJIT_DTYPE_FP8_E4M3 || p.kv_dtype == p.q_dtype; }, dtypes_found},
+    {"gmma.kv_dtype", "kv_dtype is q_dtype, int8 or fp8_e4m3", has_any_kv, dtypes_found},
     {"gmma.out_dtype", "out_dtype is q_dtype or fp8_e4m3", has_reference_out, dtypes_found},
     {"gmma.head_dim", kPlainHeadDim, has_plain_head_dim, head_dim_found},
     {"gmma.beam", "beam_width is 1", has_beam_1, beam_found},
-    {"gmma.group", "group size is at most 64", [](Params const& p, Arch const&) { return group_of(p) <= 64; }, group_found},
+    {"gmma.rows", "group size x q_len is at most 16: the query rows of a block",
+     [](Params const& p, Arch const&) { return std::uint64_t{group_of(p)} * p.q_len <= 16; }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
-    {"gmma.linear_draft", "a draft is a tree: rounding Q and K to fp8 costs a linear draft acceptance",
-     [](Params const& p, Arch const&) { return p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, draft_found},
-    {"gmma.input_kv", "with input_kv spec_dec is none and rotary_dim a multiple of 16: it appends one token a request",
-     [](Params const& p, Arch const&) { return p.input_kv == 0 || (!drafts(p) && p.rotary_dim % 16 == 0); },
-     [](Params const& p, Arch const&) { return fmt::format("spec_dec {}, rotary_dim {}", spec_dec_name(p.spec_dec), p.rotary_dim); }},
+    {"gmma.numeric", kNumeric16, is_exact16, numeric_found},
+    {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
+    {"gmma.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
     {"gmma.mha", kPlainMha, reuses_kv, group_found, RuleKind::kChoice},
 };
 

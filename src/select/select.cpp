@@ -18,7 +18,7 @@ struct ChoiceStep {
 // First admitted wins.
 constexpr ChoiceStep kChoiceOrder[] = {
     {Family::kMla, "choice.mla: an MLA shape"},
-    {Family::kGmma, "choice.gmma: tensor cores by warpgroup, and no linear draft"},
+    {Family::kGmma, "choice.gmma: tensor cores by warpgroup, at most 16 query rows"},
     {Family::kHmma, "choice.hmma: tensor cores, where gmma does not admit the shape"},
     {Family::kMmha, "choice.mmha: no other family admits the shape"},
 };

@@ -72,7 +72,7 @@ struct Selection {
 Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrides const& overrides);
 
 // The normal choice among families that admit a shape: mla, else gmma, else hmma, else mmha. The rules make this the whole policy:
-// mla admits MLA shapes alone, gmma refuses linear drafts, and plain MHA is mmha's. nullopt: nobody admits it.
+// mla admits MLA shapes alone, gmma few query rows on sm_90a, and plain MHA is mmha's. nullopt: nobody admits it.
 std::optional<Family> choose(std::span<Admission const> admissions);
 
 // The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference), asked at each launch: where it does

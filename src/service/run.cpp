@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "driver/cuda_functions.h"
+#include "driver/tensor_map.h"
 #include "service/device_checks.h"
 #include "service/impl.h"
 #include "service/launch_args.h"
@@ -17,6 +18,12 @@ Status not_prepared(XQAParams const& params, char const* why) {
 SpecifiedKernel const& kernel_for(PreparedKernel const& prepared, XQAParams const& forced, LaunchBounds const& bounds) {
     if (!prepared.below_gate || passes_gate(forced, bounds)) return prepared.chosen;
     return *prepared.below_gate;
+}
+
+// A launch that reads no KV may come without its memory: the map stays empty, and unused.
+Status encode(Result<TensorMapDescription> const& description, void const* base, device::TensorMap& map) {
+    if (!description.ok()) return description.status();
+    return base == nullptr ? Status() : driver::encode_tensor_map(*description, base, map);
 }
 
 }  // namespace
@@ -66,8 +73,14 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     device::KernelArgs kernel_args = launch_args(*shape, *args, *plan, bounds.division);
     driver::LaunchConfig const config{plan->grid_x, plan->block_x, plan->dynamic_smem, prepared->arch.has_pdl && forced.pdl != 0,
                                       plan->cluster_size};
-    void* parameters[] = {&kernel_args};
-    Status status = driver::launch(kernel.loaded->kernel, config, parameters, stream);
+    device::TensorMap k_map{}, v_map{};
+    bool const with_maps = takes_tensor_maps(kernel.spec.family);
+    if (with_maps) {
+        XQAJIT_RETURN_IF_ERROR(encode(k_tensor_map(kernel.spec, kernel_args), kernel_args.k.base, k_map));
+        XQAJIT_RETURN_IF_ERROR(encode(v_tensor_map(kernel.spec, kernel_args), kernel_args.v.base, v_map));
+    }
+    void* parameters[] = {&kernel_args, &k_map, &v_map};
+    Status status = driver::launch(kernel.loaded->kernel, config, std::span(parameters, with_maps ? 3 : 1), stream);
     if (status.ok()) impl_->launches.add();
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "common/work_division.h"
+#include "gmma/launch.h"
 #include "hmma/launch.h"
 #include "launches.h"
 
@@ -53,6 +54,11 @@ TEST_CASE("a block's threads and shared memory are the family's, and one bound h
             CHECK(plan->block_x == device::kMmhaThreads);
             CHECK(plan->dynamic_smem == 0);
             CHECK(most_dynamic == 0);
+            continue;
+        }
+        if (spec.family == Family::kGmma) {
+            CHECK((plan->block_x == device::gmma_threads(1) || plan->block_x == device::gmma_threads(2)));
+            CHECK(plan->dynamic_smem <= most_dynamic);
             continue;
         }
         tiles.insert(spec.m_tile);

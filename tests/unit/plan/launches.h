@@ -101,7 +101,8 @@ private:
         shape.head_dim = shape.head_dim_v = head_dim;
         shape.kv_dtype = kKvTypes[below(2)];
         if (below(3) == 0) shape.beam_width = static_cast<std::uint32_t>(1 + below(8));
-        return spec_of(below(2) == 0 ? Family::kMmha : Family::kHmma, shape, group_size, q_len, on);
+        bool const gmma = on.has_wgmma && group_size * q_len <= 16 && shape.beam_width == 1 && below(2) == 0;
+        return spec_of(gmma ? Family::kGmma : below(2) == 0 ? Family::kMmha : Family::kHmma, shape, group_size, q_len, on);
     }
 
     std::mt19937 random_;

@@ -7,6 +7,7 @@
 using namespace xqajit;
 using namespace xqajit::device;
 using test::bounds_of;
+using test::gmma_spec;
 using test::hmma_spec;
 using test::mmha_spec;
 using test::planned;
@@ -37,9 +38,15 @@ std::uint32_t longest_part(std::uint32_t len, std::uint32_t parts) {
     return first.end - first.begin;
 }
 
-// Blocks of one wave where units are few: hmma's are large.
+// Blocks of one wave where units are few: those of the tensor cores are large.
 std::uint32_t blocks_at_once(KernelSpec const& spec, LaunchBounds const& bounds) {
     return bounds.sm_count * (spec.family == Family::kMmha ? kMostBlocksAnSm : 1);
+}
+
+// And in clusters: of hmma's half of those that SMs would hold surely run at once, of gmma's, two blocks an SM, three quarters.
+std::uint32_t blocks_at_once_in_clusters(KernelSpec const& spec, LaunchBounds const& bounds, std::uint32_t cluster) {
+    bool const gmma = spec.family == Family::kGmma;
+    return gmma ? 2 * bounds.sm_count / cluster * 3 / 4 * cluster : bounds.sm_count / (2 * cluster) * cluster;
 }
 
 }  // namespace
@@ -48,7 +55,7 @@ TEST_CASE("few units are divided at every length that fills two parts, as far as
     std::vector<std::uint64_t> lens;
     for (std::uint64_t len = 1; len <= 2100; ++len) lens.push_back(len);
     for (std::uint64_t len = 4096; len <= 1 << 20; len *= 2) lens.insert(lens.end(), {len - 1, len, len + 1});
-    for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8), hmma_spec(8, 256)})
+    for (KernelSpec const& spec : {hmma_spec(8), gmma_spec(8), mmha_spec(8), hmma_spec(8, 256), gmma_spec(16, 256)})
         for (bool const has_clusters : {false, true})
             for (std::uint32_t const heads : {1u, 8u})
                 for (std::uint64_t const len : lens) {
@@ -61,8 +68,8 @@ TEST_CASE("few units are divided at every length that fills two parts, as far as
                     if (plan.grid_x != parts * plan.cluster_size * heads * plan.nb_row_blocks) FAIL(parts << " parts");
                     // One part more would not fit the wave, or leave a block less than two granules.
                     std::uint32_t const granules = granules_of(Division::kBalanced, 0, {0, static_cast<std::uint32_t>(len)}).count;
-                    std::uint32_t const wave =
-                        plan.cluster_size > 1 ? bounds.sm_count / 2 : blocks_at_once(spec, bounds);  // half: see clusters_at_once
+                    std::uint32_t const wave = plan.cluster_size > 1 ? blocks_at_once_in_clusters(spec, bounds, plan.cluster_size)
+                                                                     : blocks_at_once(spec, bounds);
                     bool const is_full = (parts + 1) * plan.cluster_size * heads > wave;
                     bool const is_short = granules < (parts + 1) * plan.cluster_size * kLeastGranules;
                     if (!is_full && !is_short) FAIL("a part is missing");
@@ -71,7 +78,7 @@ TEST_CASE("few units are divided at every length that fills two parts, as far as
 }
 
 TEST_CASE("parts follow the lengths that are there, whatever max_len allows", "[plan][P02]") {
-    for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8)})
+    for (KernelSpec const& spec : {hmma_spec(8), gmma_spec(8), mmha_spec(8)})
         for (std::uint32_t const batch : {1u, 2u, 4u, 16u, 64u, 300u})
             for (std::uint32_t const len : {1u, 192u, 300u, 2000u, 8192u}) {
                 std::vector<std::uint32_t> const lens(batch, len);
@@ -93,7 +100,7 @@ TEST_CASE("one long request among short ones gets the parts, and none of them ou
     struct Row {
         std::uint32_t batch, longest, shorter, num_kv_heads;
     };
-    for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8)})
+    for (KernelSpec const& spec : {hmma_spec(8), gmma_spec(8), mmha_spec(8)})
         for (Row const& row : {Row{32, 131072, 512, 8},
                                {32, 131072, 512, 1},
                                {32, 131072, 1, 8},
@@ -183,7 +190,7 @@ TEST_CASE("a KV head's tokens are read once for all its query rows, in a tile th
 
 TEST_CASE("workspace stops growing at two waves of requests, so that one serves every captured batch size", "[plan][P13]") {
     constexpr std::uint64_t kMaxLen = 131072;
-    for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8), hmma_spec(64, 256), mmha_spec(1)})
+    for (KernelSpec const& spec : {hmma_spec(8), gmma_spec(8), mmha_spec(8), hmma_spec(64, 256), mmha_spec(1)})
         for (std::uint32_t const heads : {1u, 8u}) {
             std::uint32_t const waves = 2 * kMostBlocksAnSm * bounds_of(1, 1).sm_count / heads;
             std::uint64_t const most = *workspace_size(spec, balanced(65536, kMaxLen, heads));
@@ -201,7 +208,7 @@ TEST_CASE("workspace stops growing at two waves of requests, so that one serves 
 TEST_CASE("live requests of a padded batch have at least half the parts of a launch of their own, and all beyond two waves",
           "[plan][P13]") {
     constexpr std::uint32_t kMaxLen = 32768;
-    for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8)})
+    for (KernelSpec const& spec : {hmma_spec(8), gmma_spec(8), mmha_spec(8)})
         for (std::uint32_t const heads : {1u, 8u})
             for (std::uint32_t const captured : {2u, 8u, 16u, 66u, 128u, 300u, 1200u})
                 for (std::uint32_t const live : {1u, 2u, 6u, 20u, 64u, 128u})

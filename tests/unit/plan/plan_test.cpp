@@ -7,6 +7,7 @@
 using namespace xqajit;
 using test::bounds_of;
 using test::contains;
+using test::gmma_spec;
 using test::hmma_spec;
 using test::kDivisions;
 using test::mla_spec;
@@ -60,6 +61,7 @@ TEST_CASE("batches at and past the 65535 blocks of the other grid axes are plann
             CHECK(plan.grid_x == batch * 4);  // 8 rows, 2 a block
             CHECK(plan.nb_sub_seq == 1);
             CHECK(planned(hmma_spec(8), bounds).grid_x == batch);
+            CHECK(planned(gmma_spec(8), bounds).grid_x == batch);
         }
         LaunchBounds many_heads = bounds_of(batch, 8192, 128);
         CHECK(planned(mmha_spec(1), many_heads).grid_x == batch * 128);
@@ -106,7 +108,7 @@ TEST_CASE("a grid of more blocks than a launch can have is refused with both num
 }
 
 TEST_CASE("an empty batch plans no launch, and its shape is still checked", "[plan][C20]") {
-    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8)})
+    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), gmma_spec(8)})
         for (std::int32_t const division : kDivisions) {
             LaunchBounds bounds = bounds_of(0, 8192);
             bounds.division = division;
@@ -129,7 +131,7 @@ TEST_CASE("static division follows the reference's formula, each beam a request"
         std::uint32_t const requests = bounds.batch * spec.beam_width;
         std::uint32_t const n =
             spec.mla ? mla_sub_seqs(requests, bounds.max_len, bounds.sm_count)
-            : spec.family == Family::kHmma
+            : spec.family != Family::kMmha
                 ? hmma_kernel_sub_seqs(requests, bounds.num_kv_heads, bounds.max_len, bounds.sm_count)
                 : std::min(decode_sub_seqs(requests, bounds.num_kv_heads, bounds.max_len, bounds.sm_count, kMaxSubSeq),
                            mmha_wave_sub_seqs(requests, bounds.num_kv_heads, bounds.sm_count));
@@ -147,6 +149,7 @@ TEST_CASE("a forced number of sub-sequences is taken as it is", "[plan]") {
             bounds.nb_sub_seq = n;
             CHECK(planned(mmha_spec(8), bounds).nb_sub_seq == n);
             CHECK(planned(hmma_spec(8), bounds).nb_sub_seq == n);
+            CHECK(planned(gmma_spec(8), bounds).nb_sub_seq == n);
             CHECK(planned(mla_spec(16), bounds).nb_sub_seq == n);
         }
     }
@@ -159,11 +162,12 @@ TEST_CASE("a forced number of sub-sequences is taken as it is", "[plan]") {
 }
 
 TEST_CASE("invariant division and its blocks depend on neither batch nor heads nor GPU", "[plan][W34]") {
-    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), hmma_spec(16, 64), hmma_spec(8, 256), hmma_spec(64), mla_spec(16)}) {
+    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), hmma_spec(16, 64), hmma_spec(8, 256), hmma_spec(64), gmma_spec(8),
+                                   gmma_spec(16, 256), gmma_spec(8, 16, XQAJIT_DTYPE_INT8), mla_spec(16)}) {
         for (std::uint64_t const max_len : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{kInvariantTokens},
                                             std::uint64_t{kInvariantTokens + 1}, std::uint64_t{100000}}) {
             std::uint64_t const edges = (max_len + kInvariantTokens - 1) / kInvariantTokens;
-            std::set<std::uint32_t> blocks;
+            std::set<std::uint32_t> blocks, smem;
             for (std::uint32_t const batch : {1u, 7u, 1000u})
                 for (std::uint32_t const sm_count : {1u, 132u}) {
                     LaunchBounds bounds = bounds_of(batch, max_len, batch % 8 + 1);
@@ -173,8 +177,10 @@ TEST_CASE("invariant division and its blocks depend on neither batch nor heads n
                     CHECK(plan.nb_sub_seq == std::max<std::uint64_t>(edges, 1));
                     CHECK(plan.tokens_per_sub_seq == kInvariantTokens);
                     blocks.insert(plan.block_x);
+                    smem.insert(plan.dynamic_smem);
                 }
             CHECK(blocks.size() == 1);
+            CHECK(smem.size() == 1);
         }
         LaunchBounds forced = bounds_of(1, 8192);
         forced.division = XQAJIT_DIVISION_INVARIANT;
@@ -229,14 +235,12 @@ TEST_CASE("bounds and families that have no plan are refused by name", "[plan]")
         CHECK(contains(make_plan(mmha_spec(8), bounds).status().message(), "division is " + std::to_string(division)));
         CHECK(make_plan(mmha_spec(8), bounds).status().code() == XQAJIT_INVALID_ARGUMENT);
     }
-    for (Family const family : {Family::kGmma, Family::kMla}) {
-        KernelSpec spec = mmha_spec(8);
-        spec.family = family;
-        Status const status = make_plan(spec, bounds_of(1, 8192)).status();
-        CHECK(status.code() == XQAJIT_UNSUPPORTED);
-        CHECK(contains(status.message(), family_name(family)));
-    }
-    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8)})
+    KernelSpec unbuilt = mmha_spec(8);
+    unbuilt.family = Family::kMla;
+    Status const no_plan = make_plan(unbuilt, bounds_of(1, 8192)).status();
+    CHECK(no_plan.code() == XQAJIT_UNSUPPORTED);
+    CHECK(contains(no_plan.message(), "mla"));
+    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), gmma_spec(8)})
         for (std::uint32_t const q_len : {0u, 65u}) {
             bounds = bounds_of(1, 8192);
             bounds.q_len = q_len;

@@ -47,7 +47,7 @@ TEST_CASE("short ranges are covered at every length and number of sub-sequences"
             for (std::uint32_t const window : {0u, 1u, 64u, 100u}) {
                 std::uint32_t const begin = window != 0 && window < end ? end - window : 0;
                 for (Division const division : {Division::kStatic, Division::kBalanced})
-                    for (std::uint32_t const cluster_size : {1u, kClusterBlocks})
+                    for (std::uint32_t const cluster_size : {1u, 2u, 4u, kClusterBlocks})
                         if (!covers_once(division, nb_sub_seq, {begin, end}, cluster_size))
                             FAIL(begin << " " << end << " " << nb_sub_seq << " " << cluster_size);
             }

@@ -4,6 +4,7 @@
 
 using namespace xqajit;
 using test::bounds_of;
+using test::gmma_spec;
 using test::hmma_spec;
 using test::mmha_spec;
 
@@ -18,6 +19,14 @@ std::uint64_t least_workspace(std::uint64_t nb_counters, std::uint64_t partial_b
 
 std::uint64_t partials_of(LaunchPlan const& plan, KernelSpec const& spec) {
     return std::uint64_t{plan.nb_slots} * device::partial_floats(spec.m_tile, spec.head_dim_v) * 4;
+}
+
+// Lengths up to a bound at which a launch may need most: the bound, and, as a larger cluster of gmma's begins behind each, these.
+std::vector<std::uint64_t> lengths_up_to(std::uint64_t max_len) {
+    std::vector<std::uint64_t> lengths{max_len};
+    for (std::uint64_t const length : {255, 511, 1023})
+        if (length < max_len) lengths.push_back(length);
+    return lengths;
 }
 
 std::uint64_t counters_of(LaunchPlan const& plan) { return std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq); }
@@ -77,8 +86,12 @@ TEST_CASE("the size query of balanced division covers every smaller launch, and 
                              << bounds.num_kv_heads << " SMs " << bounds.sm_count);
         std::uint64_t most = 0;
         LaunchBounds at = bounds;
-        for (at.q_len = 1; at.q_len <= bounds.q_len; ++at.q_len)
-            for (at.batch = 0; at.batch <= bounds.batch; ++at.batch) most = std::max(most, make_plan(spec, at)->workspace_bytes);
+        for (std::uint64_t const length : lengths_up_to(bounds.max_len)) {
+            at.max_len = length;
+            for (at.q_len = 1; at.q_len <= bounds.q_len; ++at.q_len)
+                for (at.batch = 0; at.batch <= bounds.batch; ++at.batch)
+                    most = std::max(most, make_plan(spec, at)->workspace_bytes);
+        }
         CHECK(*size == most);
         for (int j = 0; j < 200; ++j) {
             at.batch = static_cast<std::uint32_t>(random.below(bounds.batch + 1));
@@ -136,7 +149,7 @@ TEST_CASE("a launch that is not divided needs no workspace", "[plan]") {
     CHECK(*workspace_size(mmha_spec(8), bounds) == 0);
     CHECK(*workspace_size(mmha_spec(8), bounds_of(4, 127)) == 0);
     CHECK(*workspace_size(mmha_spec(8), bounds_of(4, 256)) > 0);
-    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8)}) {
+    for (KernelSpec const& spec : {mmha_spec(8), hmma_spec(8), gmma_spec(8)}) {
         bounds = bounds_of(4, 255);  // a part of a balanced launch has two granules of 64 tokens at least
         bounds.division = XQAJIT_DIVISION_BALANCED;
         CHECK(*workspace_size(spec, bounds) > 0);
@@ -154,4 +167,20 @@ TEST_CASE("the worst batch need not be the largest", "[plan][C14]") {
     CHECK(last_divided < 65536);
     CHECK(*workspace_size(mmha_spec(8), bounds) > 0);
     CHECK(*workspace_size(mmha_spec(8), bounds) == *workspace_size(mmha_spec(8), bounds_of(last_divided, 8192)));
+}
+
+TEST_CASE("a workspace of a length at which clusters begin serves the shorter launches that have none", "[plan][C14]") {
+    for (std::uint32_t const heads : {1u, 2u, 8u})
+        for (std::uint32_t const batch : {1u, 2u, 4u})
+            for (std::uint64_t const border : {256u, 512u, 1024u}) {
+                LaunchBounds bounds = bounds_of(batch, border, heads);
+                bounds.division = XQAJIT_DIVISION_BALANCED;
+                bounds.has_clusters = true;
+                std::uint64_t const size = *workspace_size(gmma_spec(8), bounds);
+                LaunchBounds shorter = bounds;
+                INFO(batch << " x " << border << ", " << heads << " KV heads");
+                for (shorter.max_len = border - 64; shorter.max_len < border; ++shorter.max_len)
+                    CHECK(make_plan(gmma_spec(8), shorter)->workspace_bytes <= size);
+                if (border == 256) CHECK(make_plan(gmma_spec(8), bounds)->workspace_bytes < size);
+            }
 }

@@ -50,14 +50,15 @@ std::map<std::string, Spoil> const kExamples = {
 
     {"gmma.arch", [](Subject& s) { s.arch = test::arch("sm_100a"); }},
     {"gmma.q_dtype", [](Subject& s) { s.params.q_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
-    {"gmma.kv_dtype", [](Subject& s) { s.params.kv_dtype = XQAJIT_DTYPE_INT8; }},
+    {"gmma.kv_dtype", [](Subject& s) { s.params.kv_dtype = XQAJIT_DTYPE_FP16; }},
     {"gmma.out_dtype", [](Subject& s) { s.params.out_dtype = XQAJIT_DTYPE_INT8; }},
     {"gmma.head_dim", [](Subject& s) { s.params.head_dim = 192, s.params.head_dim_v = 128; }},
     {"gmma.beam", [](Subject& s) { s.params.beam_width = 4; }},
-    {"gmma.group", [](Subject& s) { s.params.num_q_heads = 71, s.params.num_kv_heads = 1; }},
+    {"gmma.rows", [](Subject& s) { s.params.num_q_heads = 17, s.params.num_kv_heads = 1; }},
     {"gmma.page", [](Subject& s) { s.params.page_size = 512; }},
-    {"gmma.linear_draft", [](Subject& s) { s.params.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }},
-    {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1, s.params.spec_dec = XQAJIT_SPEC_DEC_TREE; }},
+    {"gmma.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
+    {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
+    {"gmma.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1; }},
     {"gmma.mha", [](Subject& s) { s.params.num_q_heads = s.params.num_kv_heads; }},
 
     {"mla.arch", [](Subject& s) { s.arch = test::arch("sm_100a"); }},
@@ -142,7 +143,7 @@ TEST_CASE("a family without kernels refuses every shape by a rule of its own", "
             CHECK(std::string(family_rules(family).front().id) == admission.rule);
         }
     }
-    for (Family const family : kFamilies) CHECK(family_is_built(family) == (family == Family::kHmma || family == Family::kMmha));
+    for (Family const family : kFamilies) CHECK(family_is_built(family) == (family != Family::kMla));
 }
 
 TEST_CASE("a refusal says what it found", "[select][A02]") {
@@ -233,6 +234,57 @@ TEST_CASE("hmma admits what the reference's tensor-core kernel serves, on every 
             CHECK(admission.ok == (row.rule == nullptr));
             if (row.rule != nullptr) CHECK(admission.rule == row.rule);
         }
+}
+
+TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[select][A02]") {
+    struct Row {
+        char const* what;
+        void (*edit)(XQAParams&);
+        char const* rule;  // null: admitted
+    };
+    constexpr Row kRows[] = {
+        {"GQA", [](XQAParams&) {}, nullptr},
+        {"contiguous", [](XQAParams& p) { p.page_size = 0; }, nullptr},
+        {"page 8", [](XQAParams& p) { p.page_size = 8; }, nullptr},
+        {"page 128", [](XQAParams& p) { p.page_size = 128; }, nullptr},
+        {"fp16", [](XQAParams& p) { p.q_dtype = p.kv_dtype = p.out_dtype = XQAJIT_DTYPE_FP16; }, nullptr},
+        {"int8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, nullptr},
+        {"fp8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
+        {"fp8 output", [](XQAParams& p) { p.out_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
+        {"smallest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, nullptr},
+        {"largest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 256; }, nullptr},
+        {"group 16", [](XQAParams& p) { p.num_q_heads = 128; }, nullptr},
+        {"window, sinks, cap, lse", [](XQAParams& p) { p.sliding_window = 9, p.sinks = p.lse = 1, p.softcap = 5; }, nullptr},
+        {"linear draft of 2", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 2; }, nullptr},
+        {"tree draft of 2", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 2; }, nullptr},
+        {"MHA with a draft", [](XQAParams& p) { p.num_q_heads = 8, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 16; }, nullptr},
+        {"group 17", [](XQAParams& p) { p.num_q_heads = 17, p.num_kv_heads = 1; }, "gmma.rows"},
+        {"linear draft of 3", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 3; }, "gmma.rows"},
+        {"tree draft of 3", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 3; }, "gmma.rows"},
+        {"beams", [](XQAParams& p) { p.beam_width = 2; }, "gmma.beam"},
+        {"plain MHA", [](XQAParams& p) { p.num_q_heads = 8; }, "gmma.mha"},
+        {"MLA", [](XQAParams& p) { p = test::mla_shape(); }, "gmma.head_dim"},
+        {"page 256", [](XQAParams& p) { p.page_size = 256; }, "gmma.page"},
+        {"fp8 arithmetic", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8; },
+         "gmma.numeric"},
+        {"fused append", [](XQAParams& p) { p.input_kv = 1; }, "gmma.input_kv"},
+        {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, "gmma.skip_softmax"},
+    };
+    for (char const* const name : test::kArchNames)
+        for (Row const& row : kRows) {
+            XQAParams shape = test::gqa_shape();
+            row.edit(shape);
+            Admission const admission = admit(Family::kGmma, shape, test::arch(name));
+            INFO(row.what << " on " << name << ": " << admission.text);
+            bool const hopper = std::string(name) == "sm_90a";
+            CHECK(admission.ok == (hopper && row.rule == nullptr));
+            if (!hopper) CHECK(admission.rule == "gmma.arch");
+            if (hopper && row.rule != nullptr) CHECK(admission.rule == row.rule);
+        }
+    XQAParams rows = test::gqa_shape();
+    rows.q_len = 3, rows.spec_dec = XQAJIT_SPEC_DEC_TREE;
+    CHECK(admit(Family::kGmma, rows, test::arch("sm_90a")).text ==
+          "refused unless group size x q_len is at most 16: the query rows of a block (here 8 x 3)");
 }
 
 TEST_CASE("head dims that no kernel has are refused by validation and by every family alike", "[select][C09][A02]") {

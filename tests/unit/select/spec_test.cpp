@@ -12,20 +12,12 @@ TEST_CASE("the M tile follows each family's rule", "[select]") {
         std::uint32_t m_tile;
     };
     auto const c = GENERATE(values<Case>({
-        {Family::kMmha, 1, 1, false, 1},
-        {Family::kMmha, 2, 1, false, 2},
-        {Family::kMmha, 3, 1, false, 2},
-        {Family::kMmha, 7, 1, false, 2},
-        {Family::kMmha, 128, 1, false, 2},
-        {Family::kMmha, 1, 2, false, 2},
-        {Family::kMmha, 1, 64, false, 2},
-        {Family::kMmha, 1, 1, true, 1},
-        {Family::kMmha, 2, 1, true, 2},
-        {Family::kMmha, 128, 1, true, 2},
-        {Family::kMmha, 16, 8, true, 2},
-        {Family::kGmma, 8, 1, false, 8},
-        {Family::kGmma, 8, 4, false, 64},
-        {Family::kMla, 128, 1, true, 128},
+        {Family::kMmha, 1, 1, false, 1},   {Family::kMmha, 2, 1, false, 2},   {Family::kMmha, 3, 1, false, 2},
+        {Family::kMmha, 7, 1, false, 2},   {Family::kMmha, 128, 1, false, 2}, {Family::kMmha, 1, 2, false, 2},
+        {Family::kMmha, 1, 64, false, 2},  {Family::kMmha, 1, 1, true, 1},    {Family::kMmha, 2, 1, true, 2},
+        {Family::kMmha, 128, 1, true, 2},  {Family::kMmha, 16, 8, true, 2},   {Family::kGmma, 1, 1, false, 8},
+        {Family::kGmma, 8, 1, false, 8},   {Family::kGmma, 4, 2, false, 8},   {Family::kGmma, 9, 1, false, 16},
+        {Family::kGmma, 16, 1, false, 16}, {Family::kGmma, 8, 2, false, 16},  {Family::kMla, 128, 1, true, 128},
         {Family::kMla, 16, 2, true, 64},
     }));
     XQAParams shape = c.mla ? test::mla_shape() : gqa_shape();

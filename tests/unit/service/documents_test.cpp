@@ -189,7 +189,7 @@ TEST_CASE("every setting acts visibly, is refused by name when illegal, and is l
 TEST_CASE("a forced family that can't serve the shape is an error, never another family", "[service][A07]") {
     World world;
     world.enter(0);
-    for (auto const& [forced, params] : {std::pair{"gmma", plain_params()}, {"hmma", mla_params()}}) {
+    for (auto const& [forced, params] : {std::pair{"mla", plain_params()}, {"gmma", mla_params()}, {"hmma", mla_params()}}) {
         world.set("XQAJIT_FORCE_KERNEL", forced);
         Status const status = world.service()->prepare(params);
         CHECK(status.code() == XQAJIT_UNSUPPORTED);
@@ -260,7 +260,7 @@ TEST_CASE("capabilities are what the library then accepts", "[service][A01][A02]
     json const document = json::parse(must(service->capabilities("sm_90a")));
     CHECK(document["schema"] == "xqajit.capabilities/1");
     for (json const& family : document["families"]) {
-        bool const built = family["family"] == "hmma" || family["family"] == "mmha";
+        bool const built = family["family"] != "mla";
         CHECK(family["built"] == built);
         CHECK(family["decode"].is_null() == !built);
         CHECK(family["mla"].is_null() == (family["family"] != "mmha"));
@@ -286,6 +286,23 @@ TEST_CASE("hmma's capabilities are the shapes that it serves by choice", "[servi
     }
 }
 
+TEST_CASE("gmma's capabilities are few query rows, on sm_90a alone", "[service][A01][A02]") {
+    World world;
+    for (char const* arch : {"sm_80", "sm_100a", "sm_120f"})
+        CHECK(capabilities(*world.service(), arch, Family::kGmma)["decode"].is_null());
+    json const decode = capabilities(*world.service(), "sm_90a", Family::kGmma)["decode"];
+    CHECK(decode["page_sizes"] == json({0, 8, 16, 32, 64, 128}));
+    CHECK(decode["head_dims"].size() == 16);
+    CHECK(decode["group_sizes"] == json({2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}));
+    CHECK(decode["beam_widths"] == json({1}));
+    CHECK(decode["divisions"] == json({"static", "balanced", "invariant"}));
+    CHECK(decode["dtypes"] == capabilities(*world.service(), "sm_90a", Family::kHmma)["decode"]["dtypes"]);
+    CHECK(decode["drafts"]["linear"]["q_len"] == json({1, 2}));  // of 8 heads a KV head
+    CHECK(decode["drafts"]["tree"]["q_len"] == json({1, 2}));
+    for (char const* feature : {"sliding_window", "softcap", "sinks", "lse"}) CHECK(decode[feature] == true);
+    for (char const* feature : {"input_kv", "skip_softmax", "numeric_fp8"}) CHECK(decode[feature] == false);
+}
+
 TEST_CASE("the listing names entries, and one is shown by the start of its key", "[service]") {
     World world;
     world.enter(0);
@@ -301,7 +318,7 @@ TEST_CASE("the listing names entries, and one is shown by the start of its key",
     CHECK(listing["summary"]["entries"] == 2);
     for (json const& entry : listing["entries"]) {
         CHECK(entry["ok"] == true);
-        CHECK(entry["metadata"]["family"] == "hmma");
+        CHECK(entry["metadata"]["family"] == "gmma");
         CHECK(entry["metadata"]["target"] == "sm_90a");
         CHECK(entry["metadata"]["nvrtc_version"] == "13.0");
         CHECK(entry["metadata"]["macros"].contains("XQAJIT_HEAD_DIM"));

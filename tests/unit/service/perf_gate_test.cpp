@@ -91,7 +91,7 @@ TEST_CASE("with the perf gate a workspace serves both kernels that may run", "[s
         char const* what;
         void (*edit)(XQAParams&);
     };
-    bool hmma_needs_more = false, mmha_needs_more = false;
+    bool tensor_cores_need_more = false, mmha_needs_more = false;
     for (Row const& row : {Row{"plain", [](XQAParams&) {}},
                            {"small heads", [](XQAParams& p) { p.head_dim = 32; }},
                            {"one KV head", [](XQAParams& p) { p.num_q_heads = 4, p.num_kv_heads = 1; }},
@@ -108,14 +108,14 @@ TEST_CASE("with the perf gate a workspace serves both kernels that may run", "[s
                 World::set(variable, "");
                 return bytes;
             };
-            std::uint64_t const hmma = size_with("XQAJIT_FORCE_KERNEL", "hmma");
+            std::uint64_t const tensor_cores = size_with("XQAJIT_FORCE_KERNEL", "gmma,hmma");
             std::uint64_t const mmha = size_with("XQAJIT_FORCE_KERNEL", "mmha");
-            CHECK(size_with("XQAJIT_PERF_GATE", "off") == hmma);
-            CHECK(size_with("XQAJIT_PERF_GATE", "reference") == std::max(hmma, mmha));
-            hmma_needs_more = hmma_needs_more || hmma > mmha;
-            mmha_needs_more = mmha_needs_more || mmha > hmma;
+            CHECK(size_with("XQAJIT_PERF_GATE", "off") == tensor_cores);
+            CHECK(size_with("XQAJIT_PERF_GATE", "reference") == std::max(tensor_cores, mmha));
+            tensor_cores_need_more = tensor_cores_need_more || tensor_cores > mmha;
+            mmha_needs_more = mmha_needs_more || mmha > tensor_cores;
         }
-    CHECK(hmma_needs_more);
+    CHECK(tensor_cores_need_more);
     CHECK(mmha_needs_more);
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("with the perf gate prewarm compiles both kernels that launches of a s
     std::map<std::string, std::vector<std::string>> families;  // of the first name
     for (json const& kernel : report["kernels"]) families[kernel["names"].dump()].push_back(kernel["family"]);
     CHECK(families == std::map<std::string, std::vector<std::string>>{
-                          {"[\"a\"]", {"hmma", "mmha"}}, {"[\"b\"]", {"hmma", "mmha"}}, {"[\"c\"]", {"mmha"}}});
+                          {"[\"a\"]", {"gmma", "mmha"}}, {"[\"b\"]", {"gmma", "mmha"}}, {"[\"c\"]", {"mmha"}}});
     CHECK(prewarm(*world.service())["summary"]["hits"] == 5);
     world.enter(0);
     require_ok(world.service()->prepare(plain_params()));
@@ -153,11 +153,11 @@ TEST_CASE("explain shows the kernel and the launch that the perf gate leaves, an
     XQAParams invariant = plain_params();  // a request's kernel must not depend on its neighbours
     invariant.division = XQAJIT_DIVISION_INVARIANT;
     for (Row const& row :
-         {Row{"off", "off", "", plain_params(), 1, false, "hmma", nullptr},
+         {Row{"off", "off", "", plain_params(), 1, false, "gmma", nullptr},
           Row{"below", "reference", "", plain_params(), 1, false, "mmha", "mmha runs at this batch and length"},
-          Row{"above", "reference", "", plain_params(), 5, true, "hmma", "none at this batch and length"},
+          Row{"above", "reference", "", plain_params(), 5, true, "gmma", "none at this batch and length"},
           Row{"mmha's own", "reference", "", mha, 1, false, "mmha", "none: it judges the choice of hmma and gmma, not mmha"},
-          Row{"invariant", "reference", "", invariant, 1, true, "hmma", "none at this batch and length"},
+          Row{"invariant", "reference", "", invariant, 1, true, "gmma", "none at this batch and length"},
           Row{"forced", "reference", "hmma", plain_params(), 1, false, "hmma", "none: XQAJIT_FORCE_KERNEL decides"}}) {
         INFO(row.what);
         world.set("XQAJIT_PERF_GATE", row.gate);
@@ -170,7 +170,7 @@ TEST_CASE("explain shows the kernel and the launch that the perf gate leaves, an
         CHECK(document["perf_gate"].value("effect", "") == (row.effect != nullptr ? row.effect : ""));
         CHECK(document["launch"]["family"] == row.launched);
         CHECK(document["spec"]["family"] == row.launched);  // and so macros, key and image
-        CHECK((document["launch"]["plan"]["dynamic_smem"] != 0) == (row.launched == std::string("hmma")));
+        CHECK((document["launch"]["plan"]["dynamic_smem"] != 0) == (row.launched != std::string("mmha")));
         CHECK(document["launch"]["workspace_size"] == must(service->workspace_size(row.params, row.batch, 256)));
     }
 }

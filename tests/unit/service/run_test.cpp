@@ -18,21 +18,26 @@ struct Running {
 
 }  // namespace
 
-TEST_CASE("a warm launch asks the driver for the context, its id and the launch alone", "[service]") {
-    Running on;
-    auto const service = on.world.service();
-    Launch launch(plain_params(), 4);
-    launch.add_workspace(*service);
-    require_ok(service->run(launch.params, launch.args, nullptr));
-    on.world.cuda().reset_calls();
-    require_ok(service->run(launch.params, launch.args, nullptr));
-    CHECK(on.world.cuda().calls("cuLaunchKernelEx") == 1);
-    CHECK(on.world.cuda().calls("cuStreamGetCtx") == 1);
-    CHECK(on.world.cuda().calls("cuCtxGetId") == 1);
-    CHECK(on.world.cuda().calls("cuCtxGetCurrent") <= 1);
-    CHECK(on.world.cuda().total_calls() <= 4);
-    CHECK(service->stats().memory_hits == 1);
-    CHECK(service->stats().launches == 2);
+TEST_CASE("a warm launch asks the driver for the context, its id, gmma's tensor maps and the launch alone", "[service]") {
+    for (auto const& [family, maps] : {std::pair{"gmma", 2}, {"hmma", 0}, {"mmha", 0}}) {
+        INFO(family);
+        Running on;
+        on.world.set("XQAJIT_FORCE_KERNEL", family);
+        auto const service = on.world.service();
+        Launch launch(plain_params(), 4);
+        launch.add_workspace(*service);
+        require_ok(service->run(launch.params, launch.args, nullptr));
+        on.world.cuda().reset_calls();
+        require_ok(service->run(launch.params, launch.args, nullptr));
+        CHECK(on.world.cuda().calls("cuLaunchKernelEx") == 1);
+        CHECK(on.world.cuda().calls("cuTensorMapEncodeTiled") == maps);
+        CHECK(on.world.cuda().calls("cuStreamGetCtx") == 1);
+        CHECK(on.world.cuda().calls("cuCtxGetId") == 1);
+        CHECK(on.world.cuda().calls("cuCtxGetCurrent") <= 1);
+        CHECK(on.world.cuda().total_calls() <= 4 + maps);
+        CHECK(service->stats().memory_hits == 1);
+        CHECK(service->stats().launches == 2);
+    }
 }
 
 TEST_CASE("the kernel gets strides in bytes, the shape's values and the plan", "[service]") {
@@ -233,24 +238,37 @@ TEST_CASE("programmatic dependent launch: the shape's wish, the setting's word, 
 }
 
 TEST_CASE("a plan with clusters is launched with them, and needs no workspace for one part", "[service]") {
-    Running on;
-    XQAParams const params = plain_params();
-    auto const service = on.world.service();
-    for (std::uint32_t const pages : {16u, 128u}) {  // of 64 tokens
-        Launch launch(params, 1, pages);
+    struct Row {
+        char const* family;
+        std::uint32_t pages;  // of 64 tokens
+        std::uint32_t cluster;
+        bool one_part;
+    };
+    for (Row const& row : {Row{"hmma", 16, 8, true},
+                           {"hmma", 128, 1, false},
+                           {"gmma", 2, 1, true},
+                           {"gmma", 4, 2, true},
+                           {"gmma", 8, 4, true},
+                           {"gmma", 16, 8, true},
+                           {"gmma", 128, 8, false}}) {
+        INFO(row.family << ", " << row.pages << " pages");
+        Running on;
+        on.world.set("XQAJIT_FORCE_KERNEL", row.family);
+        auto const service = on.world.service();
+        Launch launch(plain_params(), 1, row.pages);
         launch.add_workspace(*service);
-        require_ok(service->run(params, launch.args, nullptr));
-        std::uint32_t const cluster = pages == 16 ? device::kClusterBlocks : 1;
-        CHECK(on.world.cuda().last_launch().cluster_x == cluster);
-        CHECK(last_args(on.world).cluster_size == cluster);
-        CHECK((last_args(on.world).nb_slots == 0) == (cluster > 1));
+        require_ok(service->run(launch.params, launch.args, nullptr));
+        CHECK(on.world.cuda().last_launch().cluster_x == row.cluster);
+        CHECK(last_args(on.world).cluster_size == row.cluster);
+        CHECK((last_args(on.world).nb_slots == 0) == row.one_part);
     }
 }
 
 TEST_CASE("forced division and sub-sequences reach the plan", "[service]") {
     Running on;
     XQAParams params = plain_params();
-    std::uint32_t const tokens = 128 * 64;  // past what clusters take
+    on.world.set("XQAJIT_FORCE_KERNEL", "hmma");
+    std::uint32_t const tokens = 128 * 64;  // past what its clusters take
     auto const launched = [&] {
         auto const service = on.world.service();
         Launch launch(params, 1, tokens / 64);

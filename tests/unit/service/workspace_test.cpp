@@ -37,11 +37,14 @@ std::vector<Shape> split_shapes() {
     XQAParams invariant = plain_params();
     invariant.division = XQAJIT_DIVISION_INVARIANT;
     shapes.push_back({"invariant", invariant, 2});
-    // Balanced, at the batches that need most: the fewest that fill a wave (one request of eight KV heads has clusters, which need
-    // nothing), and past two waves all batches need as much.
+    // Balanced, at the batches that need most: the fewest that fill a wave (one request of eight KV heads has clusters of hmma's, which
+    // need nothing), or, of gmma, that give every SM a block; and past two waves all batches need as much.
     XQAParams mha = plain_params();
     mha.num_q_heads = mha.num_kv_heads;
-    for (std::uint32_t const batch : {2u, 300u}) shapes.push_back({"balanced", plain_params(), batch});
+    XQAParams wide = plain_params();
+    wide.num_q_heads = 32 * wide.num_kv_heads;
+    for (std::uint32_t const batch : {17u, 300u}) shapes.push_back({"balanced", plain_params(), batch});
+    for (std::uint32_t const batch : {2u, 300u}) shapes.push_back({"balanced, more rows", wide, batch});
     for (std::uint32_t const batch : {1u, 300u}) shapes.push_back({"balanced mha", mha, batch});
     return shapes;
 }

@@ -1,0 +1,34 @@
+// The blocks that the families with tensor cores cut a launch into. Of the plan alone.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace xqajit {
+
+struct BlockShape {
+    std::uint32_t threads = 0;
+    std::uint32_t cluster = 1;       // blocks that share a part
+    std::uint64_t at_once = 0;       // clusters, or blocks where there are none, that surely run at once
+    std::uint32_t dynamic_smem = 0;  // bytes of shared memory that the launch asks for
+    std::uint32_t least_smem = 0;    // bytes that a block needs in all: the device may grant fewer
+    bool every_sm_has_one = false;   // without cutting a request: parts do no more than even out the lengths
+};
+
+// units: blocks that the launch has at least, one for each request, beam, KV head and row block.
+BlockShape hmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units);
+BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units);
+
+// See most_dynamic_smem().
+std::uint32_t hmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin);
+std::uint32_t gmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin);
+
+// Balanced division, where every SM has a block: the most extra parts. `wave` as in balanced_extra_parts().
+std::uint64_t gmma_most_extra_parts(std::uint64_t wave);
+
+// gmma's lengths up to max_len one of which makes the most parts, whatever the batch: past each but the last larger clusters begin, of
+// which fewer run at once.
+std::vector<std::uint64_t> gmma_lengths_of_most_parts(std::uint64_t max_len);
+
+}  // namespace xqajit
