@@ -20,6 +20,10 @@ constexpr char const* kTargets[] = {"sm_80",   "sm_86",   "sm_89",   "sm_90a",  
 using Edit = void (*)(XQAParams&);
 
 void plain(XQAParams&) {}
+void draft_of_2(XQAParams& params) {
+    params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
+    params.q_len = 2;
+}
 void draft_of_8(XQAParams& params) {
     params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     params.q_len = 8;
@@ -73,6 +77,7 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     if (spec.family == Family::kGmma) CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
     if (spec.family == Family::kHmma)
         CHECK(compiled->static_smem <= device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile));
+    if (spec.family == Family::kGmma) CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
 }
 
 void no_spills(Family family, std::int32_t kv_dtype, Edit edit = plain) {
@@ -160,6 +165,16 @@ TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][mod
     }
 }
 
+TEST_CASE("no model's gmma kernel with bf16 KV spills on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_BF16);
+}
+TEST_CASE("no model's gmma kernel with fp8 KV spills on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3);
+}
+TEST_CASE("no model's gmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_INT8);
+}
+
 TEST_CASE("no model's hmma kernel of one half spills on the targets that share it", "[compile][models]") { no_spills_elsewhere(0); }
 TEST_CASE("no model's hmma kernel of the other half spills on the targets that share it", "[compile][models]") {
     no_spills_elsewhere(1);
@@ -173,6 +188,10 @@ TEST_CASE("no model's draft of 8 tokens with fp8 KV spills on sm_90a", "[compile
 }
 TEST_CASE("no model's draft of 8 tokens with int8 KV spills on sm_90a", "[compile][models][drafts]") {
     no_spills(Family::kHmma, XQAJIT_DTYPE_INT8, draft_of_8);
+}
+TEST_CASE("no model's draft of 2 tokens spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
+        no_spills(Family::kGmma, kv_dtype, draft_of_2);
 }
 TEST_CASE("no model's tree of 64 tokens spills on sm_90a", "[compile][models][drafts]") {
     for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})

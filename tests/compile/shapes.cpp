@@ -19,6 +19,8 @@ char const* const kCoverShapes = R"({"version": 1, "shapes": [
 {"name": "widest beam",    "q_dtype": "bf16", "kv_dtype": "int8", "num_q_heads": 4, "num_kv_heads": 1, "head_dim": 112, "page_size": 16, "beam_width": 8, "sliding_window": 50},
 {"name": "linear draft",   "q_dtype": "bf16", "num_q_heads": 8,   "num_kv_heads": 1, "head_dim": 128, "page_size": 32, "spec_dec": "linear", "q_len": 4, "sliding_window": 64},
 {"name": "tree draft",     "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "page_size": 32, "spec_dec": "tree", "q_len": 64, "lse": true},
+{"name": "short linear draft", "q_dtype": "fp16", "kv_dtype": "int8", "out_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 4, "head_dim": 256, "page_size": 0, "spec_dec": "linear", "q_len": 8, "sinks": true},
+{"name": "short tree draft", "q_dtype": "bf16", "num_q_heads": 4,  "num_kv_heads": 2, "head_dim": 192, "page_size": 8, "spec_dec": "tree", "q_len": 4, "lse": true},
 {"name": "mla",            "q_dtype": "bf16", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 64},
 {"name": "mla fp8, draft", "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 32, "spec_dec": "linear", "q_len": 2, "lse": true},
 {"name": "largest page",   "q_dtype": "fp16", "num_q_heads": 1,   "num_kv_heads": 1, "head_dim": 240, "page_size": 1024, "out_dtype": "fp8_e4m3", "sinks": true, "lse": true}

@@ -39,7 +39,7 @@ TEST_CASE("under invariant division a request's bits depend on neither its neigh
     for (int n = 0; n < 64; ++n) lens.push_back(static_cast<std::int32_t>(random.between(1, 65536)));
     lens[kX] = 8192;
     lens[0] = 65536;  // what the page table holds, and so the loosest max_len
-    // 8 heads: mmha's plain MHA; 32: hmma.
+    // 8 heads: mmha's plain MHA; 32: tensor cores.
     for (std::uint32_t const q_heads : {8U, 32U}) {
         ProblemSpec spec = make_spec({.q_heads = q_heads, .lens = lens});
         spec.max_pool_pages = 256;

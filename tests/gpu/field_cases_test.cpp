@@ -176,7 +176,7 @@ TEST_CASE("queries and cache are used as given whatever the position kind, and n
 // The launch before gives the second one its queries and scales, two sets of values in turn: one that is read too early is the other set's.
 TEST_CASE("a dependent launch reads what the launch before it has written", "[gpu][W45]") {
     constexpr std::size_t kRounds = 500;
-    for (std::uint32_t const kv_heads : {8U, 2U})  // mmha's plain MHA, and hmma
+    for (std::uint32_t const kv_heads : {8U, 2U})  // mmha's plain MHA, and tensor cores
         for (std::uint32_t const split : {0U, 1U, 4U}) {
             ProblemSpec spec = make_spec({.q_heads = 8, .kv_heads = kv_heads, .split = split, .lens = {700, 1, 64, 2049}});
             std::vector<DeviceProblem> producers;

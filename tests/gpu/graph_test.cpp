@@ -70,7 +70,7 @@ TEST_CASE("a captured launch stays right when lengths change", "[gpu][W37]") {
 TEST_CASE("a replay with other lengths has the bits of a launch with them", "[gpu][W37][W34]") {
     Random random(37);
     constexpr std::int32_t kLongest = 30000;
-    for (std::uint32_t const q_heads : {2U, 16U})  // mmha's plain MHA, and hmma
+    for (std::uint32_t const q_heads : {2U, 16U})  // mmha's plain MHA, and tensor cores
         for (std::size_t const batch : {1U, 5U, 40U})
             for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT}) {
                 ProblemSpec spec =
