@@ -34,11 +34,12 @@ Status encode_tensor_map(TensorMapDescription const& description, void const* ba
     // Arrays of the driver's own integer types, which are of the same size as ours but not the same.
     auto const dims = std::bit_cast<std::array<cuuint64_t, 4>>(description.dims);
     auto const strides = std::bit_cast<std::array<cuuint64_t, 3>>(description.strides);
-    CUresult const result =
-        (*library)->cuTensorMapEncodeTiled(&encoded, data_type(description.dtype), 4, const_cast<void*>(base), dims.data(),
-                                           strides.data(), description.box.data(), kEveryElement, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                           description.swizzle_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
-                                           CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult const result = (*library)->cuTensorMapEncodeTiled(
+        &encoded, data_type(description.dtype), 4, const_cast<void*>(base), dims.data(), strides.data(), description.box.data(),
+        kEveryElement, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        description.swizzle_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+        description.promotes_to_lines ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {
         std::string const call = fmt::format("cuTensorMapEncodeTiled ({} at {})", description.to_string(), base);
         return driver_error(**library, call.c_str(), result);

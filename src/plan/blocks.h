@@ -13,7 +13,9 @@ struct BlockShape {
     std::uint64_t at_once = 0;       // clusters, or blocks where there are none, that surely run at once
     std::uint32_t dynamic_smem = 0;  // bytes of shared memory that the launch asks for
     std::uint32_t least_smem = 0;    // bytes that a block needs in all: the device may grant fewer
-    bool every_sm_has_one = false;   // without cutting a request: parts do no more than even out the lengths
+    std::uint32_t ring_items = 0;    // gmma: of each group's ring
+    bool fills = true;               // requests are cut until `at_once` is reached; else only to even out their lengths
+    bool many_units = false;         // more than the SMs
 };
 
 // units: blocks that the launch has at least, one for each request, beam, KV head and row block.
@@ -24,11 +26,10 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
 std::uint32_t hmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin);
 std::uint32_t gmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin);
 
-// Balanced division, where every SM has a block: the most extra parts. `wave` as in balanced_extra_parts().
-std::uint64_t gmma_most_extra_parts(std::uint64_t wave);
+// gmma's extra parts under balanced division, at least 1 request. `wave` as in balanced_extra_parts().
+std::uint64_t gmma_extra_parts(std::uint32_t batch, std::uint64_t wave, BlockShape const& block);
 
-// gmma's lengths up to max_len one of which makes the most parts, whatever the batch: past each but the last larger clusters begin, of
-// which fewer run at once.
+// gmma's lengths up to max_len one of which makes the most parts, whatever the batch: past each but the last, blocks are shaped otherwise.
 std::vector<std::uint64_t> gmma_lengths_of_most_parts(std::uint64_t max_len);
 
 }  // namespace xqajit

@@ -1,82 +1,124 @@
-// gmma: how many groups a block has, how many blocks an SM, and whether clusters take the launch.
+// gmma: how many groups a block has, how many blocks an SM, and whether clusters take the launch. kernel_src/gmma/README.md has the
+// measurements.
 #include <algorithm>
 
 #include "kernel_src/gmma/launch.h"
 #include "plan/blocks.h"
+#include "plan/ceil_div.h"
 
 namespace xqajit {
 
 namespace {
 
-// The policy. Where every SM has a block without cutting a request, small blocks share an SM and fill each other's gaps: as many as
-// gmma_shape() says, of one group, without clusters. Where not, blocks are as large as they get, and the largest cluster of these for
-// which there are SMs enough takes each part, under balanced division.
 constexpr std::uint32_t kClusterSizes[] = {device::kClusterBlocks, 4, 2};
 constexpr std::uint32_t kFewestSms = 64;             // with clusters: a small GPU, or a slice, may have no group of SMs for one
 constexpr std::uint64_t kLeastTokensOfABlock = 128;  // in a cluster: a block with fewer would only be merged
-constexpr std::uint32_t kBlocksAnSmInClusters = 2;   // else one
-// Of the clusters that all SMs together have room for this many surely run at once: SMs lie in groups that need not be whole clusters.
-constexpr std::uint64_t kRunning = 3, kOf = 4;
+constexpr std::uint64_t kMostTokensOfABlock = 768;   // where clusters leave SMs idle: more take longer than a merge
 
-constexpr std::uint32_t kReservedSmem = 1024;  // of each block, and an SM has as much more than one block may have
-constexpr std::uint32_t kSmemStep = 128;       // of what a launch asks for
-constexpr std::uint32_t kLeastItems = 2;       // of a ring: one to read, one to fill
-constexpr std::uint32_t kGroupWarps = 4;
-
-std::uint32_t static_smem(KernelSpec const& spec) { return device::gmma_static_smem(spec.head_dim, spec.m_tile); }
-
-// Bytes of dynamic shared memory that a block of so many groups needs: the ring, whose place the warps' partial results take at the end.
-std::uint32_t least_dynamic_smem(KernelSpec const& spec, std::uint32_t groups) {
-    std::uint32_t const ring = kLeastItems * device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype)).item_bytes;
-    std::uint32_t const partials = kGroupWarps * groups * device::partial_floats(spec.m_tile, spec.head_dim_v) * sizeof(float);
-    return device::kGmmaAlignment + (std::max(ring, partials) + kSmemStep - 1) / kSmemStep * kSmemStep;
+device::GmmaShape shape_of(KernelSpec const& spec) {
+    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
 }
 
-// And what it gets as one of so many on an SM.
-std::uint32_t granted_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin, std::uint32_t per_sm) {
-    std::uint32_t const share = (smem_optin + kReservedSmem) / per_sm, fixed = kReservedSmem + static_smem(spec);
-    return share <= fixed ? 0 : (share - fixed) / kSmemStep * kSmemStep;
+std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
+    return device::gmma_dynamic_smem(shape_of(spec), spec.head_dim_v, spec.m_tile, groups, ring_items);
 }
 
-std::uint32_t cluster_size(LaunchBounds const& bounds, std::uint64_t units) {
-    if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED || bounds.sm_count < kFewestSms) return 1;
-    for (std::uint32_t const size : kClusterSizes)
-        if (units * size <= bounds.sm_count && bounds.max_len >= kLeastTokensOfABlock * size) return size;
+std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile) + dynamic_smem(spec, groups, ring_items);
+}
+
+struct Rings {
+    std::uint32_t groups, items;
+};
+
+// What fits of so many groups' rings, of blocks of which an SM has so many.
+Rings fitting(KernelSpec const& spec, std::uint32_t groups, std::uint32_t blocks, std::uint32_t smem_optin) {
+    while (groups > 1 && block_smem(spec, groups, device::kLeastGmmaItems) > smem_optin) --groups;
+    std::uint32_t items = device::gmma_ring_items(shape_of(spec), groups, blocks);
+    while (items > device::kLeastGmmaItems && block_smem(spec, groups, items) > smem_optin) --items;
+    return {groups, items};
+}
+
+bool has_clusters(LaunchBounds const& bounds) {
+    return bounds.has_clusters && bounds.division == XQAJIT_DIVISION_BALANCED && bounds.sm_count >= kFewestSms;
+}
+
+// A block for each of half the SMs: SMs lie in groups that need not be whole clusters. Clusters of two fit everywhere.
+std::uint32_t largest_cluster(LaunchBounds const& bounds, std::uint64_t units) {
+    for (std::uint32_t const size : kClusterSizes) {
+        std::uint64_t const most = size == 2 ? bounds.sm_count : bounds.sm_count / 2;
+        if (units * size <= most && bounds.max_len >= kLeastTokensOfABlock * size) return size;
+    }
     return 1;
+}
+
+// Of few units: clusters that hold a whole unit, so that nothing is merged through global memory; or as many parts as SMs have room for.
+void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t units) {
+    std::uint32_t const largest = largest_cluster(bounds, units), sms = bounds.sm_count;
+    if (units <= sms / 32) {  // so few that the largest cluster holds no unit, but for short ones
+        block.cluster = largest;
+    } else if (units > sms / 4 || bounds.max_len <= kMostTokensOfABlock * largest) {
+        block.cluster = largest;
+        block.fills = false;
+    } else {
+        block.cluster = std::min(largest, units <= sms / 16 ? 2u : 1u);
+    }
+}
+
+std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::uint32_t blocks) {
+    std::uint64_t const places = std::uint64_t{bounds.sm_count} * blocks / cluster;
+    return cluster <= 2 ? places : places * 9 / 10;
 }
 
 }  // namespace
 
 BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     BlockShape block;
-    block.every_sm_has_one = units >= bounds.sm_count;
+    std::uint32_t const most_blocks = shape_of(spec).blocks_an_sm;
+    std::uint32_t groups = device::kMostGmmaGroups, blocks = 1;  // of a block, and of an SM
     // Invariant division must not ask how many units there are.
-    bool const small = block.every_sm_has_one || bounds.division == XQAJIT_DIVISION_INVARIANT;
-    std::uint32_t groups = small ? 1 : device::kMostGmmaGroups;
-    block.cluster = small ? 1 : cluster_size(bounds, units);
-    std::uint32_t per_sm = block.cluster > 1 ? kBlocksAnSmInClusters : 1;
-    if (small) per_sm = device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype)).blocks_an_sm;
-    while (least_dynamic_smem(spec, groups) > granted_dynamic_smem(spec, bounds.smem_optin, per_sm) && groups * per_sm > 1)
-        --(groups > 1 ? groups : per_sm);
-    block.threads = device::gmma_threads(groups);
-    block.dynamic_smem = granted_dynamic_smem(spec, bounds.smem_optin, per_sm);
-    block.least_smem = static_smem(spec) + least_dynamic_smem(spec, groups);
-    std::uint64_t const blocks = std::uint64_t{bounds.sm_count} * per_sm;
-    block.at_once = block.cluster > 1 ? blocks / block.cluster * kRunning / kOf : blocks;
+    if (bounds.division == XQAJIT_DIVISION_INVARIANT) {
+        groups = 1;
+        blocks = most_blocks;
+    } else if (units > bounds.sm_count) {
+        block.many_units = true;
+        block.fills = false;
+        groups = 1;
+        blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(most_blocks, ceil_div(units, std::uint64_t{bounds.sm_count})));
+    } else if (has_clusters(bounds)) {
+        choose_cluster(block, bounds, units);
+    }
+    Rings const rings = fitting(spec, groups, blocks, bounds.smem_optin);
+    block.threads = device::gmma_threads(rings.groups);
+    block.at_once = at_once(bounds, block.cluster, blocks);
+    block.ring_items = rings.items;
+    block.dynamic_smem = dynamic_smem(spec, rings.groups, rings.items);
+    block.least_smem = block_smem(spec, rings.groups, rings.items);
     return block;
 }
 
 std::uint32_t gmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin) {
-    return granted_dynamic_smem(spec, smem_optin, 1);
+    std::uint32_t most = 0;
+    for (std::uint32_t const groups : {1u, device::kMostGmmaGroups}) {
+        Rings const rings = fitting(spec, groups, 1, smem_optin);
+        most = std::max(most, dynamic_smem(spec, rings.groups, rings.items));
+    }
+    return most;
 }
 
-// Blocks that find nothing to do end the grid, and cost time.
-std::uint64_t gmma_most_extra_parts(std::uint64_t wave) { return std::max<std::uint64_t>(1, wave / 2); }
+std::uint64_t gmma_extra_parts(std::uint32_t batch, std::uint64_t wave, BlockShape const& block) {
+    std::uint64_t const fill = block.fills && batch < wave ? wave - batch : 0;
+    // Where the lengths are equal these blocks find nothing to do. Half a wave does that while the last of the others still work; where units
+    // are few, there is room for a whole one beside them.
+    std::uint64_t const most = std::max<std::uint64_t>(1, block.many_units ? wave / 2 : wave);
+    return std::max(fill, std::min<std::uint64_t>(batch - 1, most));
+}
 
 std::vector<std::uint64_t> gmma_lengths_of_most_parts(std::uint64_t max_len) {
     std::vector<std::uint64_t> lengths;
     for (std::uint32_t const size : kClusterSizes)
-        if (kLeastTokensOfABlock * size <= max_len) lengths.push_back(kLeastTokensOfABlock * size - 1);
+        for (std::uint64_t const last : {kLeastTokensOfABlock * size - 1, kMostTokensOfABlock * size, kMostTokensOfABlock})
+            if (last < max_len) lengths.push_back(last);
     lengths.push_back(max_len);
     return lengths;
 }

@@ -93,13 +93,15 @@ BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds,
     std::uint64_t const granules = ceil_div(bounds.max_len, device::kShareTokens);
     std::uint32_t const most =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / (device::kLeastGranules * block.cluster), 1, kMaxGridX));
-    std::uint32_t extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
-    std::uint64_t limit = extra;
-    // A second wave of clusters would take longer than the lengths can be uneven.
-    if (block.cluster > 1) limit = wave - std::min<std::uint64_t>(wave, bounds.batch);
-    if (spec.family == Family::kGmma && block.every_sm_has_one) limit = gmma_most_extra_parts(wave);
-    extra = static_cast<std::uint32_t>(std::min<std::uint64_t>(extra, limit));
-    return {extra, std::min(extra + 1, most)};
+    std::uint64_t extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
+    if (spec.family == Family::kGmma) {
+        extra = std::min(gmma_extra_parts(bounds.batch, wave, block), std::uint64_t{bounds.batch} * (most - 1));
+    } else if (block.cluster > 1) {
+        // A second wave of clusters would take longer than the lengths can be uneven.
+        extra = std::min(extra, wave - std::min<std::uint64_t>(wave, bounds.batch));
+    }
+    std::uint32_t const of_all = static_cast<std::uint32_t>(extra);
+    return {of_all, std::min(of_all + 1, most)};
 }
 
 }  // namespace
@@ -168,6 +170,7 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     plan.workspace_bytes =
         workspace_for(std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq), plan.nb_slots * partial_bytes(spec));
     plan.dynamic_smem = block.dynamic_smem;
+    plan.ring_items = block.ring_items;
     return plan;
 }
 
@@ -192,6 +195,7 @@ std::string LaunchPlan::to_json() const {
         {"nb_slots", nb_slots},
         {"workspace_bytes", workspace_bytes},
         {"dynamic_smem", dynamic_smem},
+        {"ring_items", ring_items},
     });
 }
 

@@ -34,6 +34,7 @@ struct LaunchPlan {
     std::uint32_t nb_slots = 0;            // partial results that the workspace holds; 0 when no request has two parts
     std::uint64_t workspace_bytes = 0;     // exact; 0 when nb_slots is 0
     std::uint32_t dynamic_smem = 0;
+    std::uint32_t ring_items = 0;  // gmma: tiles of K or V that each group of warps has on their way; else 0
     std::string to_string() const;
     std::string to_json() const;
 };

@@ -33,7 +33,7 @@ Result<std::uint64_t> encodable(Stride const& stride, char operand, std::uint64_
 Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs const& args, char operand, std::uint32_t head_dim,
                                       device::KvTensor const& tensor) {
     std::uint32_t const kv_bytes = dtype_bytes(spec.kv_dtype);
-    device::GmmaShape const shape = device::gmma_shape(head_dim, kv_bytes);
+    device::GmmaShape const shape = device::gmma_shape(head_dim, kv_bytes, spec.m_tile);
     bool const paged = spec.page_size != 0;
     // Contiguous KV without a token is not read, but has a map.
     std::uint64_t const tokens = paged ? spec.page_size : std::max<std::uint64_t>(1, static_cast<std::uint64_t>(args.capacity));
@@ -42,6 +42,8 @@ Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs
     map.dims = {head_dim, args.num_kv_heads, tokens, paged ? kMostPages : args.batch};
     map.box = {shape.segment_bytes / kv_bytes, 1, paged ? std::min(spec.page_size, shape.tile_tokens) : shape.tile_tokens, 1};
     map.swizzle_bytes = shape.segment_bytes;
+    // Rows of half a line: the other half is the next head's, which is read at the same time.
+    map.promotes_to_lines = shape.segment_bytes == 64;
     Stride const strides[] = {{"head", tensor.stride_head, map.dims[1]},
                               {"token", tensor.stride_token, map.dims[2]},
                               {"page", tensor.stride_page, map.dims[3]}};
@@ -66,9 +68,9 @@ Result<TensorMapDescription> v_tensor_map(KernelSpec const& spec, device::Kernel
 }
 
 std::string TensorMapDescription::to_string() const {
-    return fmt::format("{} [{}, {}, {}, {}], strides {}, {}, {} bytes, box [{}, {}, {}, {}], swizzle {} bytes", dtype_name(dtype),
+    return fmt::format("{} [{}, {}, {}, {}], strides {}, {}, {} bytes, box [{}, {}, {}, {}], swizzle {} bytes{}", dtype_name(dtype),
                        dims[0], dims[1], dims[2], dims[3], strides[0], strides[1], strides[2], box[0], box[1], box[2], box[3],
-                       swizzle_bytes);
+                       swizzle_bytes, promotes_to_lines ? ", whole lines" : "");
 }
 
 }  // namespace xqajit

@@ -15,6 +15,7 @@ struct TensorMapDescription {
     std::array<std::uint64_t, 3> strides{};  // bytes, of all dimensions but the first: multiples of 16 below 2^40
     std::array<std::uint32_t, 4> box{};  // what one copy takes, 1..256 along each dimension; past the end of a dimension it is 0
     std::uint32_t swizzle_bytes = 0;     // 64 or 128: of the box's rows in shared memory
+    bool promotes_to_lines = false;      // L2 reads 128 bytes where a copy asks for 64
     bool operator==(TensorMapDescription const&) const = default;
     std::string to_string() const;
 };

@@ -25,6 +25,7 @@ bool is_one_of(std::uint32_t value, std::initializer_list<std::uint32_t> accepte
 // What a refusal quotes.
 template <auto Member> std::string number(char const* name, Params const& p) { return fmt::format("{} {}", name, p.*Member); }
 std::string arch_found(Params const&, Arch const& a) { return "arch " + a.target; }
+std::uint32_t row_bytes(Params const& p) { return p.head_dim * dtype_bytes(p.kv_dtype); }
 std::string group_found(Params const& p, Arch const&) { return fmt::format("group size {}", group_of(p)); }
 std::string rows_found(Params const& p, Arch const&) { return fmt::format("{} x {}", group_of(p), p.q_len); }
 std::string group_beam_found(Params const& p, Arch const&) { return fmt::format("{} x {}", group_of(p), p.beam_width); }
@@ -146,13 +147,16 @@ constexpr Rule kGmma[] = {
     {"gmma.out_dtype", "out_dtype is q_dtype or fp8_e4m3", has_reference_out, dtypes_found},
     {"gmma.head_dim", kPlainHeadDim, has_plain_head_dim, head_dim_found},
     {"gmma.beam", "beam_width is 1", has_beam_1, beam_found},
-    {"gmma.rows", "group size x q_len is at most 16: the query rows of a block",
-     [](Params const& p, Arch const&) { return std::uint64_t{group_of(p)} * p.q_len <= 16; }, rows_found},
+    {"gmma.rows", "group size x q_len is at most 16, or 8 where head_dim is above 128: the query rows of a block",
+     [](Params const& p, Arch const&) { return std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : 16); }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", kNumeric16, is_exact16, numeric_found},
     {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
     {"gmma.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
     {"gmma.mha", kPlainMha, reuses_kv, group_found, RuleKind::kChoice},
+    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma",
+     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0; },
+     [](Params const& p, Arch const&) { return fmt::format("{} bytes", row_bytes(p)); }, RuleKind::kChoice},
 };
 
 constexpr Rule kMla[] = {

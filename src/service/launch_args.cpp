@@ -54,6 +54,7 @@ device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, Lau
     out.nb_sub_seq = plan.nb_sub_seq;
     out.nb_extra_parts = plan.nb_extra_parts;
     out.nb_slots = plan.nb_slots;
+    out.ring_items = plan.ring_items;
     out.division = static_cast<device::Division>(division);  // plan.cpp asserts that the values agree
     out.tokens_per_sub_seq = plan.tokens_per_sub_seq;
     out.cluster_size = plan.cluster_size;

@@ -142,8 +142,8 @@ TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][mod
         for (std::string const head_dim : {"64", "128", "256"}) {
             for (std::string const q_heads : {"8", "16"}) {
                 auto const kernels = kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
-                                                    dtype_text(kv_dtype) + R"(", "head_dim": )" + head_dim + R"(, "num_q_heads": )" +
-                                                    q_heads + R"(, "num_kv_heads": 1, "page_size": 32}]})",
+                                                    dtype_text(kv_dtype) + R"(", "head_dim": )" + head_dim +
+                                                    R"(, "num_q_heads": )" + q_heads + R"(, "num_kv_heads": 1, "page_size": 32}]})",
                                                 "sm_90a");
                 auto const spec = std::find_if(kernels.begin(), kernels.end(),
                                                [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });

@@ -283,8 +283,8 @@ int run(Arguments& arguments, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    Arguments arguments(argc, argv, {"--count", "--seed", "--per-kernel", "--kernels", "--family", "--threads", "--json"}, {"--verbose"},
-                        kUsage);
+    Arguments arguments(argc, argv, {"--count", "--seed", "--per-kernel", "--kernels", "--family", "--threads", "--json"},
+                        {"--verbose"}, kUsage);
     if (arguments.ok() && !arguments.positional().empty()) arguments.fail("unexpected word " + arguments.positional().front());
     return arguments.ok() ? run(arguments, argc, argv) : 2;
 }

@@ -14,7 +14,7 @@ exit status: 0 all passed, 1 something failed, 2 usage, 3 no GPU
 USAGE
 }
 
-families="gmma hmma mmha" # each is asked for by name; what it refuses and another serves is skipped
+families="hmma mmha" # each is asked for by name; what it refuses and another serves is skipped
 all_stages="vectors tests random models bench memcheck racecheck synccheck"
 stages=() positional=() quick=0
 for word in "$@"; do

@@ -43,22 +43,25 @@ std::uint32_t blocks_at_once(KernelSpec const& spec, LaunchBounds const& bounds)
     return bounds.sm_count * (spec.family == Family::kMmha ? kMostBlocksAnSm : 1);
 }
 
-// And in clusters: of hmma's half of those that SMs would hold surely run at once, of gmma's, two blocks an SM, three quarters.
-std::uint32_t blocks_at_once_in_clusters(KernelSpec const& spec, LaunchBounds const& bounds, std::uint32_t cluster) {
-    bool const gmma = spec.family == Family::kGmma;
-    return gmma ? 2 * bounds.sm_count / cluster * 3 / 4 * cluster : bounds.sm_count / (2 * cluster) * cluster;
+// And in clusters: of hmma's half of those that SMs would hold surely run at once.
+std::uint32_t blocks_at_once_in_clusters(LaunchBounds const& bounds, std::uint32_t cluster) {
+    return bounds.sm_count / (2 * cluster) * cluster;
+}
+
+std::vector<std::uint64_t> many_lengths() {
+    std::vector<std::uint64_t> lens;
+    for (std::uint64_t len = 1; len <= 2100; ++len) lens.push_back(len);
+    for (std::uint64_t len = 4096; len <= 1 << 20; len *= 2) lens.insert(lens.end(), {len - 1, len, len + 1});
+    return lens;
 }
 
 }  // namespace
 
 TEST_CASE("few units are divided at every length that fills two parts, as far as a wave of blocks goes", "[plan][P01]") {
-    std::vector<std::uint64_t> lens;
-    for (std::uint64_t len = 1; len <= 2100; ++len) lens.push_back(len);
-    for (std::uint64_t len = 4096; len <= 1 << 20; len *= 2) lens.insert(lens.end(), {len - 1, len, len + 1});
-    for (KernelSpec const& spec : {hmma_spec(8), gmma_spec(8), mmha_spec(8), hmma_spec(8, 256), gmma_spec(16, 256)})
+    for (KernelSpec const& spec : {hmma_spec(8), mmha_spec(8), hmma_spec(8, 256)})
         for (bool const has_clusters : {false, true})
             for (std::uint32_t const heads : {1u, 8u})
-                for (std::uint64_t const len : lens) {
+                for (std::uint64_t const len : many_lengths()) {
                     LaunchBounds bounds = balanced(1, len, heads);
                     bounds.has_clusters = has_clusters;
                     LaunchPlan const plan = planned(spec, bounds);
@@ -68,12 +71,32 @@ TEST_CASE("few units are divided at every length that fills two parts, as far as
                     if (plan.grid_x != parts * plan.cluster_size * heads * plan.nb_row_blocks) FAIL(parts << " parts");
                     // One part more would not fit the wave, or leave a block less than two granules.
                     std::uint32_t const granules = granules_of(Division::kBalanced, 0, {0, static_cast<std::uint32_t>(len)}).count;
-                    std::uint32_t const wave = plan.cluster_size > 1 ? blocks_at_once_in_clusters(spec, bounds, plan.cluster_size)
+                    std::uint32_t const wave = plan.cluster_size > 1 ? blocks_at_once_in_clusters(bounds, plan.cluster_size)
                                                                      : blocks_at_once(spec, bounds);
                     bool const is_full = (parts + 1) * plan.cluster_size * heads > wave;
                     bool const is_short = granules < (parts + 1) * plan.cluster_size * kLeastGranules;
                     if (!is_full && !is_short) FAIL("a part is missing");
                     if (granules >= 2 * kLeastGranules && parts * plan.cluster_size < 2) FAIL("undivided");
+                }
+}
+
+// Its clusters leave some SMs without a block where that is faster than a merge through global memory.
+TEST_CASE("gmma's few units are divided over half as many blocks as there could be, or more", "[plan][P01]") {
+    for (KernelSpec const& spec : {gmma_spec(8), gmma_spec(8, 256)})
+        for (bool const has_clusters : {false, true})
+            for (std::uint32_t const heads : {1u, 2u, 8u, 16u})
+                for (std::uint64_t const len : many_lengths()) {
+                    LaunchBounds bounds = balanced(1, len, heads);
+                    bounds.has_clusters = has_clusters;
+                    LaunchPlan const plan = planned(spec, bounds);
+                    std::uint32_t const parts = parts_of(plan, {static_cast<std::uint32_t>(len)})[0];
+                    INFO(to_string(spec) << ", " << heads << " KV heads of " << len << " tokens: " << plan.to_string());
+                    std::uint32_t const blocks = parts * plan.cluster_size;
+                    if (plan.grid_x != blocks * heads) FAIL(parts << " parts");
+                    std::uint64_t const useful =
+                        std::min<std::uint64_t>(bounds.sm_count / heads, len / (kLeastGranules * kShareTokens));
+                    if (2 * blocks < useful) FAIL("of " << useful << " blocks");
+                    if (useful >= 2 && blocks < 2) FAIL("undivided");
                 }
 }
 
@@ -86,12 +109,16 @@ TEST_CASE("parts follow the lengths that are there, whatever max_len allows", "[
                 LaunchPlan const loose = planned(spec, balanced(batch, 131072));
                 INFO(to_string(spec) << ", " << batch << " of " << len << " tokens: " << tight.to_string() << " and "
                                      << loose.to_string());
-                CHECK(parts_of(loose, lens) == parts_of(tight, lens));
+                if (spec.family == Family::kGmma) {  // which takes clusters in the place of parts for short bounds
+                    CHECK(2 * parts_of(loose, lens)[0] * loose.cluster_size >= parts_of(tight, lens)[0] * tight.cluster_size);
+                } else {
+                    CHECK(parts_of(loose, lens) == parts_of(tight, lens));
+                }
                 CHECK(loose.block_x == tight.block_x);
                 // The blocks that then find nothing to do are a wave or the requests' number at most, and no more for any bound above.
                 std::uint32_t const blocks_of_part = 8 * loose.nb_row_blocks;
                 CHECK(loose.nb_extra_parts <= std::max(blocks_at_once(spec, balanced(batch, len)) / 8, batch - 1));
-                CHECK(loose.grid_x == (batch + loose.nb_extra_parts) * blocks_of_part);
+                CHECK(loose.grid_x == (batch + loose.nb_extra_parts) * blocks_of_part * loose.cluster_size);
                 CHECK(planned(spec, balanced(batch, std::uint64_t{1} << 30)).grid_x == loose.grid_x);
             }
 }
