@@ -107,7 +107,7 @@ Result<std::size_t> draw(Groups& groups, KernelBook& book, Range const& range) {
             return Status(XQAJIT_UNSUPPORTED, fmt::format("--family is {}: it serves none of the first {} launches from seed {} on",
                                                           range.family, seed - range.seed, range.seed));
         RandomLaunch launch = random_launch(seed / range.per_kernel, seed);
-        if (!range.family.empty()) launch.family = range.family;
+        if (!range.family.empty()) launch.family = range.family.c_str();
         xqajit_params const& params = launch.spec.params;
         auto const group = std::find_if(groups.begin(), groups.end(), [&](Group const& candidate) {
             if (candidate.family.empty()) return true;
