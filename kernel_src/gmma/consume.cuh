@@ -8,21 +8,39 @@
 
 namespace xqajit::device {
 
-constexpr u32 kConsumersBarrier = 1;  // of barrier.sync; 0 is __syncthreads'
+// Depends on every K fragment of a step, and on every V fragment up to one.
+inline u32 digest(Scores const& scores) {
+    u32 bits = 0;
+#pragma unroll
+    for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) bits ^= static_cast<u32>(__float_as_int(scores.tile[tile][0].value[0]));
+    return bits;
+}
+
+inline u32 digest(WarpState const& state) {
+    u32 bits = 0;
+#pragma unroll
+    for (u32 c = 0; c < Config::kChunksV; ++c) bits ^= static_cast<u32>(__float_as_int(state.acc[0][c * Config::kTilesV].value[0]));
+    return bits;
+}
 
 // False where the block has no work. The warp's partial result goes to partials[warp], where the rings were.
 inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, float* partials, u32 warp, Lane lane) {
-    u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens, threads = ring.nb_groups * 128;
-    wait_phase(shared_address(&shared.ready), 0);
+    u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens;
+    bool const tells = lane.eighth == 0 && lane.quarter == 0;
+    wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return false;
-    if (warp < Config::kRowTiles) store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
+    if (warp < Config::kRowTiles) {
+        store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
+        __syncwarp();
+        if (tells) arrive(shared_address(&shared.query_ready));
+    }
     WarpState state;
     clear(state);
-    sync_some(kConsumersBarrier, threads);
+    wait_phase(shared_address(&shared.query_ready), 0);
     u32 const query = shared_address(&shared.query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
     Factors const factors = load_factors(shared.query, lane);
-    bool const tells = lane.eighth == 0 && lane.quarter == 0;
+    u32 const zero = blockDim.x % 32;
     Tiles const tiles = tiles_of(work.share);
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
@@ -33,7 +51,7 @@ inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         load_keys(ring.item_at(index), row, lane, keys);
         Scores const scores = multiply_keys(keys, query);
         __syncwarp();
-        if (tells) arrive(ring.empty_at(index));
+        if (tells) arrive_after(ring.empty_at(index), digest(scores), zero);
         turn.next(ring);
         Weights const weights = soften(args, work, factors, first, lane, scores, state);
         ValueFragments values;
@@ -42,12 +60,12 @@ inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         load_values(ring.item_at(index), row, first, work.share, lane, values);
         multiply_values(values, weights, state);
         __syncwarp();
-        if (tells) arrive(ring.empty_at(index));
+        if (tells) arrive_after(ring.empty_at(index), digest(state), zero);
         turn.next(ring);
     }
     let_next_grids_start();
     add_shares(state);
-    sync_some(kConsumersBarrier, threads);
+    __syncthreads();  // no ring is read any more
     store_state(state, partials + warp * kPartialFloats, lane);
     return true;
 }

@@ -27,7 +27,10 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
             init_barrier(ring.full_at(i), 1);
             init_barrier(ring.empty_at(i), 4);
         }
-        if (lane == 0) init_barrier(shared_address(&shared.ready), 1);
+        if (lane == 0) {
+            init_barrier(shared_address(&shared.work_ready), 1);
+            init_barrier(shared_address(&shared.query_ready), Config::kRowTiles);
+        }
         publish_barriers();
     }
     __syncthreads();
@@ -37,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
     if (warp == nb_warps) {
         produce(args, k_map, v_map, place, ring, shared, lane);
         if (!has_work(shared.work)) return;
+        __syncthreads();  // with the consumers: see consume()
     } else {
         if (!consume(args, ring, shared, partials, warp, Lane{lane / 4, lane % 4})) return;
     }

@@ -67,7 +67,7 @@ inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap co
         v_pages.open(args.v.page_table + work.request * args.page_table_stride, work.share, page, lane);
     }
     __syncwarp();
-    if (lane == 0) arrive(shared_address(&shared.ready));
+    if (lane == 0) arrive(shared_address(&shared.work_ready));
     RingTurn turn;  // of the group whose turn it is; those after it are one round behind
     u32 group = 0;
     for (u32 tile = tiles.begin; tile < tiles.end; ++tile) {

@@ -14,7 +14,8 @@ namespace xqajit::device {
 struct Shared {
     u64 full[Config::kMostItems];   // the copying warp and the item's bytes arrive
     u64 empty[Config::kMostItems];  // a group's four warps arrive
-    u64 ready;                      // `work` is there
+    u64 work_ready;                 // the copying warp arrives when `work` is there
+    u64 query_ready;                // each warp that has stored rows of `query`
     Work work;
     Query query;
     u32 arrivals;

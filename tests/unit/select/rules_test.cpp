@@ -67,6 +67,7 @@ std::map<std::string, Spoil> const kExamples = {
     {"mla.kv_dtype", [](Subject& s) { s.params.kv_dtype = XQAJIT_DTYPE_INT8; }},
     {"mla.out_dtype", [](Subject& s) { s.params.out_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
     {"mla.group", [](Subject& s) { s.params.num_q_heads = 129; }},
+    {"gmma.lines", [](Subject& s) { s.params.head_dim = s.params.head_dim_v = 80; }},
     {"mla.beam", [](Subject& s) { s.params.beam_width = 2; }},
     {"mla.page", [](Subject& s) { s.params.page_size = 0; }},
     {"mla.tree_draft", [](Subject& s) { s.params.spec_dec = XQAJIT_SPEC_DEC_TREE; }},
@@ -251,7 +252,12 @@ TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[
         {"int8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, nullptr},
         {"fp8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
         {"fp8 output", [](XQAParams& p) { p.out_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
-        {"smallest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, nullptr},
+        {"smallest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 32; }, nullptr},
+        {"half lines", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8, p.head_dim = p.head_dim_v = 64; }, nullptr},
+        {"a quarter of a line", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, "gmma.lines"},
+        {"a line and a half", [](XQAParams& p) { p.head_dim = p.head_dim_v = 96; }, "gmma.lines"},
+        {"less than a line", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8, p.head_dim = p.head_dim_v = 80; }, "gmma.lines"},
+        {"group 9 of a large head", [](XQAParams& p) { p.num_q_heads = 72, p.head_dim = p.head_dim_v = 192; }, "gmma.rows"},
         {"largest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 256; }, nullptr},
         {"group 16", [](XQAParams& p) { p.num_q_heads = 128; }, nullptr},
         {"window, sinks, cap, lse", [](XQAParams& p) { p.sliding_window = 9, p.sinks = p.lse = 1, p.softcap = 5; }, nullptr},
@@ -284,7 +290,8 @@ TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[
     XQAParams rows = test::gqa_shape();
     rows.q_len = 3, rows.spec_dec = XQAJIT_SPEC_DEC_TREE;
     CHECK(admit(Family::kGmma, rows, test::arch("sm_90a")).text ==
-          "refused unless group size x q_len is at most 16: the query rows of a block (here 8 x 3)");
+          "refused unless group size x q_len is at most 16, or 8 where head_dim is above 128: the query rows of a block (here 8 x "
+          "3)");
 }
 
 TEST_CASE("head dims that no kernel has are refused by validation and by every family alike", "[select][C09][A02]") {

@@ -250,7 +250,7 @@ TEST_CASE("a plan with clusters is launched with them, and needs no workspace fo
                            {"gmma", 4, 2, true},
                            {"gmma", 8, 4, true},
                            {"gmma", 16, 8, true},
-                           {"gmma", 128, 8, false}}) {
+                           {"gmma", 128, 2, false}}) {
         INFO(row.family << ", " << row.pages << " pages");
         Running on;
         on.world.set("XQAJIT_FORCE_KERNEL", row.family);
