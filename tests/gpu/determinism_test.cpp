@@ -78,6 +78,46 @@ TEST_CASE("every division gives the same bits run after run", "[gpu][W34]") {
             }
 }
 
+// Thousands of blocks, several an SM, and KV that stays in L2: copies come back fast, and reads of shared memory wait for one another. A
+// block that took an item of its ring too early, or gave it back too early, would be seen here, most often beside other processes.
+TEST_CASE("grids of thousands of blocks give the same bits run after run", "[gpu][W34][repeat]") {
+    struct Row {
+        std::uint32_t q_heads, kv_heads, dim;
+        std::int32_t kv;
+        std::size_t batch;
+        std::int32_t len;
+    };
+    for (Row const& row : {Row{2, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},
+                           {16, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},
+                           {32, 16, 128, XQAJIT_DTYPE_BF16, 64, 8192},
+                           {64, 8, 128, XQAJIT_DTYPE_FP8_E4M3, 64, 8192},
+                           {64, 8, 64, XQAJIT_DTYPE_INT8, 64, 8192},
+                           {64, 8, 256, XQAJIT_DTYPE_BF16, 32, 4096}})
+        for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT}) {
+            ProblemSpec spec = make_spec({.q_heads = row.q_heads,
+                                          .kv_heads = row.kv_heads,
+                                          .dim = row.dim,
+                                          .page = 32,
+                                          .kv = row.kv,
+                                          .lens = std::vector<std::int32_t>(row.batch, row.len)});
+            spec.max_pool_pages = 256;
+            spec.params.division = division;
+            if (!is_served(spec.params)) continue;
+            ReferenceCase const c = build_case(spec);
+            DeviceProblem problem = make_problem(c);
+            Outputs const first = run_problem(problem);
+            INFO(row.q_heads << ":" << row.kv_heads << " heads, D " << row.dim << ", " << row.batch << " x " << row.len
+                             << ", division " << division);
+            Comparison const right =
+                compare_with_reference(c, first, std::vector<Block>{{0, 0}, {static_cast<std::uint32_t>(row.batch / 2), 1}});
+            INFO(right.text);
+            CHECK(right.ok);
+            int differing = 0;
+            for (int n = 0; n < 60; ++n) differing += run_problem(problem) != first;
+            CHECK(differing == 0);
+        }
+}
+
 TEST_CASE("balanced division finds every request's parts, in batches of any size and lengths of any mix", "[gpu][W21]") {
     Random random(77);
     std::vector<ProblemSpec> specs;

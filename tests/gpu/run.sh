@@ -128,6 +128,12 @@ for stage in "${stages[@]}"; do
             ;;
         tests)
             run_stage tests "$bin/xqajit_gpu_tests" --durations yes
+            # The same bits, also where processes share the GPU: two more of them run beside the one that counts.
+            for family in ${families% mmha}; do
+                for beside in 1 2; do XQAJIT_FORCE_KERNEL=$family "$bin/xqajit_gpu_tests" "[repeat]" >/dev/null 2>&1 & done
+                XQAJIT_FORCE_KERNEL=$family run_stage "repeat $family" "$bin/xqajit_gpu_tests" "[repeat]"
+                wait
+            done
             if [ $quick = 0 ]; then
                 for family in $families; do
                     # gmma has neither beams nor many rows, of which some tests are.
