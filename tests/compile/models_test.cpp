@@ -130,6 +130,7 @@ TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][mod
     for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}) {
         for (std::string const head_dim : {"64", "128", "256"}) {
             for (std::string const q_heads : {"8", "16"}) {
+                if (head_dim == "256" && q_heads == "16") continue;  // which gmma refuses
                 auto const kernels = kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
                                                     dtype_text(kv_dtype) + R"(", "head_dim": )" + head_dim +
                                                     R"(, "num_q_heads": )" + q_heads + R"(, "num_kv_heads": 1, "page_size": 32}]})",
