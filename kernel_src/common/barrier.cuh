@@ -15,9 +15,9 @@ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.clust
 
 inline void arrive(u32 barrier) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" : : "r"(barrier) : "memory"); }
 
-// Arrives when `result` is there, which was computed from what the barrier guards. A read of shared memory that is still on its way is not
-// ordered against a copy that comes to its place, and an arrival alone would not wait for it. `zero`: 0, which the compiler must not know.
-inline void arrive_after(u32 barrier, u32 result, u32 zero) { arrive(barrier + (result & zero)); }
+// This thread's reads and writes of shared memory come before copies that are issued after it is told so: an arrival alone does not order
+// them, as the copy engine goes another way (PTX ISA: proxies).
+inline void order_before_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
 // Arrives, and the phase waits for so many bytes too.
 inline void arrive_expecting(u32 barrier, u32 bytes) {

@@ -41,7 +41,7 @@ struct Config : Instance {
     static_assert(!kInputKv, "gmma does not append");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
-    static_assert(kMTile == 8 || kMTile == 16, "M tile is 8 or 16 rows");
+    static_assert(kMTile == 8 || (kMTile == kMostGmmaRows && kHeadDim <= 128), "M tile is 8 rows, or 16 up to head dim 128");
     static_assert(kPageSize <= 128, "page size is at most 128");
 };
 

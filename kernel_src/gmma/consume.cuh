@@ -8,19 +8,11 @@
 
 namespace xqajit::device {
 
-// Depends on every K fragment of a step, and on every V fragment up to one.
-inline u32 digest(Scores const& scores) {
-    u32 bits = 0;
-#pragma unroll
-    for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) bits ^= static_cast<u32>(__float_as_int(scores.tile[tile][0].value[0]));
-    return bits;
-}
-
-inline u32 digest(WarpState const& state) {
-    u32 bits = 0;
-#pragma unroll
-    for (u32 c = 0; c < Config::kChunksV; ++c) bits ^= static_cast<u32>(__float_as_int(state.acc[0][c * Config::kTilesV].value[0]));
-    return bits;
+// The warp has read an item, which may be filled anew.
+inline void free_item(u32 empty, bool tells) {
+    order_before_copies();
+    __syncwarp();
+    if (tells) arrive(empty);
 }
 
 // False where the block has no work. The warp's partial result goes to partials[warp], where the rings were.
@@ -40,7 +32,6 @@ inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     wait_phase(shared_address(&shared.query_ready), 0);
     u32 const query = shared_address(&shared.query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
     Factors const factors = load_factors(shared.query, lane);
-    u32 const zero = blockDim.x % 32;
     Tiles const tiles = tiles_of(work.share);
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
@@ -50,8 +41,7 @@ inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         wait_phase(ring.full_at(index), turn.parity);
         load_keys(ring.item_at(index), row, lane, keys);
         Scores const scores = multiply_keys(keys, query);
-        __syncwarp();
-        if (tells) arrive_after(ring.empty_at(index), digest(scores), zero);
+        free_item(ring.empty_at(index), tells);
         turn.next(ring);
         Weights const weights = soften(args, work, factors, first, lane, scores, state);
         ValueFragments values;
@@ -59,8 +49,7 @@ inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         wait_phase(ring.full_at(index), turn.parity);
         load_values(ring.item_at(index), row, first, work.share, lane, values);
         multiply_values(values, weights, state);
-        __syncwarp();
-        if (tells) arrive_after(ring.empty_at(index), digest(state), zero);
+        free_item(ring.empty_at(index), tells);
         turn.next(ring);
     }
     let_next_grids_start();

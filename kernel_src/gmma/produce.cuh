@@ -68,7 +68,7 @@ inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap co
     }
     __syncwarp();
     if (lane == 0) arrive(shared_address(&shared.work_ready));
-    RingTurn turn;  // of the group whose turn it is; those after it are one round behind
+    RingTurn turn{0, 1};  // of the group whose turn it is; those after it are one round behind
     u32 group = 0;
     for (u32 tile = tiles.begin; tile < tiles.end; ++tile) {
         i32 k_page = static_cast<i32>(work.request), v_page = k_page;
@@ -80,11 +80,11 @@ inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap co
         }
         RingTurn mine = turn;
         u32 index = ring.index(group, mine.item);
-        wait_phase(ring.empty_at(index), mine.parity ^ 1);
+        wait_phase(ring.empty_at(index), mine.parity);
         copy_tile(k_map, work, tile, k_page, ring.item_at(index), ring.full_at(index), lane);
         mine.next(ring);
         index = ring.index(group, mine.item);
-        wait_phase(ring.empty_at(index), mine.parity ^ 1);
+        wait_phase(ring.empty_at(index), mine.parity);
         copy_tile(v_map, work, tile, v_page, ring.item_at(index), ring.full_at(index), lane);
         mine.next(ring);
         if (++group == ring.nb_groups) {

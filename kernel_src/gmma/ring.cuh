@@ -40,7 +40,8 @@ inline RingPlace place_ring(KernelArgs const& args, u8* memory, Shared& shared) 
     return {first, shared_address(shared.full), shared_address(shared.empty), args.ring_items, blockDim.x / 128};
 }
 
-// A role's place in a ring. Both go through it in step.
+// A role's place in a ring. Both go through it in step: consumers wait for the phase of this parity to end, the producer for the one before,
+// whose parity is the other.
 struct RingTurn {
     u32 item = 0;
     u32 parity = 0;

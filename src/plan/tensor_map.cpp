@@ -25,9 +25,9 @@ Result<std::uint64_t> encodable(Stride const& stride, char operand, std::uint64_
     if (stride.extent == 1) return row_bytes;
     auto const bytes = static_cast<std::uint64_t>(stride.bytes);
     if (stride.bytes > 0 && bytes < kStrideLimit && bytes % kStrideStep == 0) return bytes;
-    return unsupported(
-        fmt::format("{}_stride_{} is {} bytes: accepted by gmma, whose tensor maps hold it, are multiples of {} in {}..{}", operand,
-                    stride.name, stride.bytes, kStrideStep, kStrideStep, kStrideLimit - kStrideStep));
+    return unsupported(fmt::format(
+        "{}_stride_{} is {} bytes: accepted by gmma, whose tensor maps hold it, are multiples of {} in {}..{}; hmma takes any",
+        operand, stride.name, stride.bytes, kStrideStep, kStrideStep, kStrideLimit - kStrideStep));
 }
 
 Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs const& args, char operand, std::uint32_t head_dim,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel_src/gmma/launch.h"
 #include "select/select.h"
 
 namespace xqajit {
@@ -148,7 +149,7 @@ constexpr Rule kGmma[] = {
     {"gmma.head_dim", kPlainHeadDim, has_plain_head_dim, head_dim_found},
     {"gmma.beam", "beam_width is 1", has_beam_1, beam_found},
     {"gmma.rows", "group size x q_len is at most 16, or 8 where head_dim is above 128: the query rows of a block",
-     [](Params const& p, Arch const&) { return std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : 16); }, rows_found},
+     [](Params const& p, Arch const&) { return std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : device::kMostGmmaRows); }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", kNumeric16, is_exact16, numeric_found},
     {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},

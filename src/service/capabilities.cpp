@@ -38,7 +38,10 @@ public:
 
     bool admits(XQAParams const& params) const {
         Result<XQAParams> const shape = checked(params);
-        return shape.ok() && admit(family_, *shape, arch_).ok;
+        // gmma runs where it is forced alone, which leaves out the rules that are choices.
+        static constexpr RuleKind kChoices[] = {RuleKind::kChoice};
+        std::span<RuleKind const> const waived = family_ == Family::kGmma ? std::span(kChoices) : std::span<RuleKind const>();
+        return shape.ok() && admit(family_, *shape, arch_, waived).ok;
     }
     // The values of one field for which `base` with that field is admitted.
     Json values(XQAParams const& base, std::uint32_t first, std::uint32_t last,

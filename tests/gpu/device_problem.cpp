@@ -297,6 +297,20 @@ Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs
     return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen, threads), bounds_for(c.params.q_dtype));
 }
 
+std::string difference(ReferenceCase const& c, Outputs const& a, Outputs const& b) {
+    // Rows of a head, wherever the strides put them: bytes that nothing writes are the same.
+    std::uint64_t const row = std::uint64_t{c.params.head_dim_v} * bytes_of(c.params.out_dtype);
+    std::uint64_t rows = 0, first = 0;
+    for (std::uint64_t at = 0; at + row <= a.out.size(); at += row) {
+        if (std::equal(a.out.begin() + static_cast<std::ptrdiff_t>(at), a.out.begin() + static_cast<std::ptrdiff_t>(at + row),
+                       b.out.begin() + static_cast<std::ptrdiff_t>(at)))
+            continue;
+        if (rows++ == 0) first = at / row;
+    }
+    return fmt::format("in {} of {} rows of a head's size, the first of which is {}; lse {}", rows, a.out.size() / row, first,
+                       a.lse == b.lse ? "the same" : "differs");
+}
+
 Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options, std::span<Block const> blocks) {
     Verdict verdict;
     auto const failed = [&](char const* step, Status const& status) {
@@ -326,7 +340,9 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
     if (!again.ok()) return failed("second download", again.status());
     verdict.repeated = true;
     if (!(*again == verdict.outputs)) {
-        verdict.text = "the second run gave other bits";
+        Comparison const second = compare_with_reference(c, *again, blocks, options.reference_threads);
+        verdict.text = fmt::format("the second run gave other bits, {}; it is {}: {}", difference(c, verdict.outputs, *again),
+                                   second.ok ? "right" : "wrong", second.text);
         return verdict;
     }
     verdict.ok = true;

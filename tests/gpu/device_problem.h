@@ -91,6 +91,8 @@ struct Verdict {
 // covers, first and last among them).
 Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions const& options = {},
                       std::span<Block const> blocks = {});
+// Where the bits of two outputs differ, in words.
+std::string difference(ReferenceCase const& c, Outputs const& a, Outputs const& b);
 // The comparison alone. threads: 0 takes one a core.
 Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks = {},
                                   unsigned threads = 0);

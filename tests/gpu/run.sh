@@ -101,6 +101,14 @@ run_command() {
     run_stage "run below the L2" "$bin/xqajit" run "${base[@]}" --batch 1 --seq-len 33 --num-q-heads 8 --num-kv-heads 1 --head-dim 64 --page-size 16
 }
 
+# wait_for PID LOG: the log of a program that was started before, and its exit status
+wait_for() {
+    wait "$1"
+    local status=$?
+    cat "$2" && rm -f "$2"
+    return $status
+}
+
 run_sanitizer() {
     local tool=$1
     if [ -z "$sanitizer" ]; then
@@ -130,9 +138,15 @@ for stage in "${stages[@]}"; do
             run_stage tests "$bin/xqajit_gpu_tests" --durations yes
             # The same bits, also where processes share the GPU: two more of them run beside the one that counts.
             for family in ${families% mmha}; do
-                for beside in 1 2; do XQAJIT_FORCE_KERNEL=$family "$bin/xqajit_gpu_tests" "[repeat]" >/dev/null 2>&1 & done
+                beside=()
+                for n in 1 2; do
+                    XQAJIT_FORCE_KERNEL=$family "$bin/xqajit_gpu_tests" "[repeat]" >"$out/.beside$n" 2>&1 &
+                    beside+=($!)
+                done
                 XQAJIT_FORCE_KERNEL=$family run_stage "repeat $family" "$bin/xqajit_gpu_tests" "[repeat]"
-                wait
+                for n in 1 2; do
+                    run_stage "repeat $family beside $n" wait_for "${beside[n - 1]}" "$out/.beside$n"
+                done
             done
             if [ $quick = 0 ]; then
                 for family in $families; do

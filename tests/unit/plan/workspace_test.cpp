@@ -21,10 +21,10 @@ std::uint64_t partials_of(LaunchPlan const& plan, KernelSpec const& spec) {
     return std::uint64_t{plan.nb_slots} * device::partial_floats(spec.m_tile, spec.head_dim_v) * 4;
 }
 
-// Lengths up to a bound at which a launch may need most: the bound, and, as a larger cluster of gmma's begins behind each, these.
+// Lengths up to a bound at which a launch may need most: the bound, and, as gmma's blocks are shaped otherwise behind each, these.
 std::vector<std::uint64_t> lengths_up_to(std::uint64_t max_len) {
     std::vector<std::uint64_t> lengths{max_len};
-    for (std::uint64_t const length : {255, 511, 1023})
+    for (std::uint64_t const length : {255, 511, 768, 1023, 1536, 3072, 6144})
         if (length < max_len) lengths.push_back(length);
     return lengths;
 }

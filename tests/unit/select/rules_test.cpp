@@ -252,7 +252,7 @@ TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[
         {"int8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8; }, nullptr},
         {"fp8", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
         {"fp8 output", [](XQAParams& p) { p.out_dtype = XQAJIT_DTYPE_FP8_E4M3; }, nullptr},
-        {"smallest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 32; }, nullptr},
+        {"smallest row", [](XQAParams& p) { p.head_dim = p.head_dim_v = 32; }, nullptr},
         {"half lines", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8, p.head_dim = p.head_dim_v = 64; }, nullptr},
         {"a quarter of a line", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, "gmma.lines"},
         {"a line and a half", [](XQAParams& p) { p.head_dim = p.head_dim_v = 96; }, "gmma.lines"},
