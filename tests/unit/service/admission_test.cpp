@@ -38,6 +38,8 @@ constexpr Row kRows[] = {
     {"forced family without MLA", [](XQAParams& p) { p = mla_params(); }, "XQAJIT_FORCE_KERNEL=hmma", "hmma.head_dim"},
     {"forced family without such pages", [](XQAParams& p) { p.page_size = 256; }, "XQAJIT_FORCE_KERNEL=hmma", "hmma.page"},
     {"forced gmma", [](XQAParams&) {}, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
+    {"forced gmma for rows of part lines", [](XQAParams& p) { p.head_dim = p.head_dim_v = 80; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
+    {"forced gmma for the smallest rows", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
     {"forced gmma for plain MHA", [](XQAParams& p) { p.num_q_heads = 8; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
     {"forced gmma without so many rows", [](XQAParams& p) { p.num_q_heads = 136; }, "XQAJIT_FORCE_KERNEL=gmma", "gmma.rows"},
     {"forced family that is not built", [](XQAParams&) {}, "XQAJIT_FORCE_KERNEL=mla", "mla.not_built"},
