@@ -11,7 +11,6 @@ namespace xqajit {
 namespace {
 
 constexpr std::uint32_t kClusterSizes[] = {device::kClusterBlocks, 4, 2};
-constexpr std::uint32_t kFewestSms = 64;             // with clusters: a small GPU, or a slice, may have no group of SMs for one
 constexpr std::uint64_t kLeastTokensOfABlock = 128;  // in a cluster: a block with fewer would only be merged
 constexpr std::uint64_t kMostTokensOfABlock = 768;   // where clusters leave SMs idle: more take longer than a merge
 
@@ -37,10 +36,6 @@ Rings fitting(KernelSpec const& spec, std::uint32_t groups, std::uint32_t blocks
     std::uint32_t items = device::gmma_ring_items(shape_of(spec), groups, blocks);
     while (items > device::kLeastGmmaItems && block_smem(spec, groups, items) > smem_optin) --items;
     return {groups, items};
-}
-
-bool has_clusters(LaunchBounds const& bounds) {
-    return bounds.has_clusters && bounds.division == XQAJIT_DIVISION_BALANCED && bounds.sm_count >= kFewestSms;
 }
 
 // A block for each of half the SMs: SMs lie in groups that need not be whole clusters. Clusters of two fit everywhere.
@@ -74,6 +69,9 @@ std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::ui
 
 BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     BlockShape block;
+    // Where the lengths are equal, the blocks that would even them out find nothing to do. Half a wave of them does that while the last of
+    // the others still work; where units are few, there is room for a whole one beside them.
+    block.even_half_waves = units > bounds.sm_count ? 1 : 2;
     std::uint32_t const most_blocks = shape_of(spec).blocks_an_sm;
     std::uint32_t groups = device::kMostGmmaGroups, blocks = 1;  // of a block, and of an SM
     // Invariant division must not ask how many units there are.
@@ -81,11 +79,10 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
         groups = 1;
         blocks = most_blocks;
     } else if (units > bounds.sm_count) {
-        block.many_units = true;
         block.fills = false;
         groups = 1;
         blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(most_blocks, ceil_div(units, std::uint64_t{bounds.sm_count})));
-    } else if (has_clusters(bounds)) {
+    } else if (may_have_clusters(bounds)) {
         choose_cluster(block, bounds, units);
     }
     Rings const rings = fitting(spec, groups, blocks, bounds.smem_optin);
@@ -106,20 +103,16 @@ std::uint32_t gmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_
     return most;
 }
 
-std::uint64_t gmma_extra_parts(std::uint32_t batch, std::uint64_t wave, BlockShape const& block) {
-    std::uint64_t const fill = block.fills && batch < wave ? wave - batch : 0;
-    // Where the lengths are equal these blocks find nothing to do. Half a wave does that while the last of the others still work; where units
-    // are few, there is room for a whole one beside them.
-    std::uint64_t const most = std::max<std::uint64_t>(1, block.many_units ? wave / 2 : wave);
-    return std::max(fill, std::min<std::uint64_t>(batch - 1, most));
-}
-
 std::vector<std::uint64_t> gmma_lengths_of_most_parts(std::uint64_t max_len) {
-    std::vector<std::uint64_t> lengths;
-    for (std::uint32_t const size : kClusterSizes)
-        for (std::uint64_t const last : {kLeastTokensOfABlock * size - 1, kMostTokensOfABlock * size, kMostTokensOfABlock})
-            if (last < max_len) lengths.push_back(last);
-    lengths.push_back(max_len);
+    std::vector<std::uint64_t> lengths = {max_len};
+    auto const add = [&](std::uint64_t last) {
+        if (last < max_len) lengths.push_back(last);
+    };
+    add(kMostTokensOfABlock);
+    for (std::uint32_t const size : kClusterSizes) {
+        add(kLeastTokensOfABlock * size - 1);
+        add(kMostTokensOfABlock * size);
+    }
     return lengths;
 }
 

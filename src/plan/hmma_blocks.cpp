@@ -35,18 +35,15 @@ std::uint32_t most_threads(KernelSpec const& spec, std::uint32_t smem_optin) {
 }
 
 // Clusters that surely run at once, one block an SM: the SMs of a GPU lie in groups that need not be whole clusters, so that about half of
-// them may be left. A small GPU, or a slice of one, may have no group that is large enough.
-std::uint32_t clusters_at_once(LaunchBounds const& bounds) {
-    constexpr std::uint32_t kFewestSms = 64;
-    return bounds.sm_count < kFewestSms ? 0 : bounds.sm_count / (2 * device::kClusterBlocks);
-}
+// them may be left.
+std::uint32_t clusters_at_once(LaunchBounds const& bounds) { return bounds.sm_count / (2 * device::kClusterBlocks); }
 
 // Tokens of each block where clusters take the launch; 0 where they do not. Blocks of a cluster merge faster, but fewer of them run: that
 // pays for few units of short shares, where the merge is what takes time (kernel_src/hmma/README.md has the measurement). `units`:
 // blocks that the launch has at least.
 std::uint64_t cluster_tokens(LaunchBounds const& bounds, std::uint64_t units) {
     constexpr std::uint64_t kMostTokens = 512;  // of a block, where no cluster is left over
-    if (!bounds.has_clusters || bounds.division != XQAJIT_DIVISION_BALANCED) return 0;
+    if (!may_have_clusters(bounds)) return 0;
     if (bounds.max_len <= device::kLeastGranules * device::kShareTokens) return 0;  // one block a unit, and no merge
     std::uint64_t const clusters = clusters_at_once(bounds), of_unit = clusters / units;
     if (of_unit == 0) return 0;
@@ -69,7 +66,9 @@ BlockShape hmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
         // Two steps of 16 tokens a warp at least: more warps would only be merged.
         std::uint32_t const useful = std::max<std::uint32_t>(256, static_cast<std::uint32_t>(tokens));
         std::uint32_t const taken = std::max(team, std::min(threads, useful) / team * team);
-        return block_of(spec, taken, clusters_at_once(bounds), device::kClusterBlocks);
+        BlockShape block = block_of(spec, taken, clusters_at_once(bounds), device::kClusterBlocks);
+        block.even_half_waves = 0;  // a second wave of clusters would take longer than the lengths can be uneven
+        return block;
     }
     std::uint32_t const half = threads / team / 2 * team;
     bool const many = bounds.division == XQAJIT_DIVISION_INVARIANT || 2 * units >= 3 * std::uint64_t{bounds.sm_count};

@@ -93,15 +93,8 @@ BalancedParts balanced_parts(KernelSpec const& spec, LaunchBounds const& bounds,
     std::uint64_t const granules = ceil_div(bounds.max_len, device::kShareTokens);
     std::uint32_t const most =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(granules / (device::kLeastGranules * block.cluster), 1, kMaxGridX));
-    std::uint64_t extra = balanced_extra_parts(bounds.batch, static_cast<std::uint32_t>(wave), most);
-    if (spec.family == Family::kGmma) {
-        extra = std::min(gmma_extra_parts(bounds.batch, wave, block), std::uint64_t{bounds.batch} * (most - 1));
-    } else if (block.cluster > 1) {
-        // A second wave of clusters would take longer than the lengths can be uneven.
-        extra = std::min(extra, wave - std::min<std::uint64_t>(wave, bounds.batch));
-    }
-    std::uint32_t const of_all = static_cast<std::uint32_t>(extra);
-    return {of_all, std::min(of_all + 1, most)};
+    std::uint32_t const extra = balanced_extra_parts(bounds.batch, wave, most, block.fills, block.even_half_waves);
+    return {extra, std::min(extra + 1, most)};
 }
 
 }  // namespace
@@ -111,10 +104,12 @@ std::int32_t resolve_division(std::int32_t division, std::uint32_t nb_sub_seq) {
     return nb_sub_seq == 0 ? XQAJIT_DIVISION_BALANCED : XQAJIT_DIVISION_STATIC;
 }
 
-std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint32_t wave, std::uint32_t most_parts) {
+std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint64_t wave, std::uint32_t most_parts, bool fills,
+                                   std::uint32_t even_half_waves) {
     if (batch == 0) return 0;
-    std::uint64_t const fill = batch < wave ? wave - batch : 0;
-    std::uint64_t const even = std::min<std::uint64_t>(batch - 1, 2 * std::uint64_t{wave});
+    std::uint64_t const fill = fills && batch < wave ? wave - batch : 0;
+    std::uint64_t const most_even = even_half_waves == 0 ? 0 : std::max<std::uint64_t>(1, wave * even_half_waves / 2);
+    std::uint64_t const even = std::min<std::uint64_t>(batch - 1, most_even);
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(fill, even), std::uint64_t{batch} * (most_parts - 1)));
 }
 

@@ -60,9 +60,10 @@ std::uint64_t counter_bytes(std::uint64_t workspace_bytes);
 std::uint64_t workspace_for(std::uint64_t counters, std::uint64_t partial_bytes);
 
 // Balanced division: parts beyond one a request. `wave` is the requests that one wave of blocks holds with a part each, `most_parts` what
-// max_len lets a request have. Few requests fill one wave and no more, as a second one would be nearly empty; more get
-// some to even out their lengths, and none where all are equal.
-std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint32_t wave, std::uint32_t most_parts);
+// max_len lets a request have. Few requests fill one wave and no more, as a second one would be nearly empty, unless `fills` is false; more
+// get some to even out their lengths, at most so many half waves, and none where all are equal.
+std::uint32_t balanced_extra_parts(std::uint32_t batch, std::uint64_t wave, std::uint32_t most_parts, bool fills = true,
+                                   std::uint32_t even_half_waves = 4);
 
 // The most sub-sequences that keep mmha's blocks within one wave: the upper bound of its static division. Grows neither with batch
 // nor with num_kv_heads; at least 1.

@@ -73,11 +73,12 @@ Result<std::uint64_t> most_balanced_at(KernelSpec const& spec, LaunchBounds cons
 }
 
 Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& bounds) {
-    // Extra parts never shrink with max_len, but for gmma's: where hmma's clusters end, parts get smaller and more of them fit a wave.
-    if (spec.family != Family::kGmma) return most_balanced_at(spec, bounds);
+    // Extra parts never shrink with max_len, but for gmma's.
+    std::vector<std::uint64_t> lengths = {bounds.max_len};
+    if (spec.family == Family::kGmma) lengths = gmma_lengths_of_most_parts(bounds.max_len);
     std::uint64_t most = 0;
     LaunchBounds at = bounds;
-    for (std::uint64_t const max_len : gmma_lengths_of_most_parts(bounds.max_len)) {
+    for (std::uint64_t const max_len : lengths) {
         at.max_len = max_len;
         Result<std::uint64_t> const bytes = most_balanced_at(spec, at);
         if (!bytes.ok()) return bytes;

@@ -71,6 +71,11 @@ std::optional<Family> choose(std::span<Admission const> admissions) {
     return std::nullopt;
 }
 
+bool is_ever_chosen(Family family) {
+    return std::any_of(std::begin(kChoiceOrder), std::end(kChoiceOrder),
+                       [family](ChoiceStep const& s) { return s.family == family; });
+}
+
 XQAParams overridden(XQAParams const& params, Overrides const& overrides) {
     XQAParams shape = params;
     if (overrides.numeric != XQAJIT_NUMERIC_DEFAULT) shape.numeric = overrides.numeric;

@@ -74,6 +74,8 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
 // The normal choice among families that admit a shape: mla, else hmma, else mmha. The rules make this the whole policy: mla admits MLA
 // shapes alone, and plain MHA is mmha's. gmma runs where it is forced. nullopt: nobody admits it.
 std::optional<Family> choose(std::span<Admission const> admissions);
+// Whether the normal choice ever is the family: others run where they are forced alone.
+bool is_ever_chosen(Family family);
 
 // The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference), asked at each launch: where it does
 // not, Selection::below_gate runs. past_len: tokens of the longest request; multi_block: whether its KV may be divided.

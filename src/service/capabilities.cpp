@@ -38,9 +38,9 @@ public:
 
     bool admits(XQAParams const& params) const {
         Result<XQAParams> const shape = checked(params);
-        // gmma runs where it is forced alone, which leaves out the rules that are choices.
+        // A family that runs where it is forced alone leaves out the rules that are choices.
         static constexpr RuleKind kChoices[] = {RuleKind::kChoice};
-        std::span<RuleKind const> const waived = family_ == Family::kGmma ? std::span(kChoices) : std::span<RuleKind const>();
+        std::span<RuleKind const> const waived = is_ever_chosen(family_) ? std::span<RuleKind const>() : std::span(kChoices);
         return shape.ok() && admit(family_, *shape, arch_, waived).ok;
     }
     // The values of one field for which `base` with that field is admitted.
