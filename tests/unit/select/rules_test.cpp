@@ -104,6 +104,26 @@ void check_rule(Family family, Rule const& rule) {
     CHECK(admission.text == "refused unless " + std::string(rule.text) + " (here " + rule.found(bad.params, bad.arch) + ")");
 }
 
+// An edit of the GQA shape, and the rule of a family that refuses it.
+struct Row {
+    char const* what;
+    void (*edit)(XQAParams&);
+    char const* rule;  // null: admitted
+};
+
+// of_all: the rule that refuses every row on that arch, where the family has no kernels for it.
+void check_rows(Family family, std::span<Row const> rows, char const* arch, char const* of_all = nullptr) {
+    for (Row const& row : rows) {
+        XQAParams shape = test::gqa_shape();
+        row.edit(shape);
+        Admission const admission = admit(family, shape, test::arch(arch));
+        INFO(row.what << " on " << arch << ": " << admission.text);
+        char const* const rule = of_all != nullptr ? of_all : row.rule;
+        CHECK(admission.ok == (rule == nullptr));
+        if (rule != nullptr) CHECK(admission.rule == rule);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("every rule of every family refuses its example and is the one reported", "[select][C09][A02]") {
@@ -195,11 +215,6 @@ TEST_CASE("mmha admits every valid shape of the contract on every arch", "[selec
 }
 
 TEST_CASE("hmma admits what the reference's tensor-core kernel serves, on every arch", "[select][A02]") {
-    struct Row {
-        char const* what;
-        void (*edit)(XQAParams&);
-        char const* rule;  // null: admitted
-    };
     constexpr Row kRows[] = {
         {"GQA", [](XQAParams&) {}, nullptr},
         {"contiguous", [](XQAParams& p) { p.page_size = 0; }, nullptr},
@@ -226,23 +241,10 @@ TEST_CASE("hmma admits what the reference's tensor-core kernel serves, on every 
         {"fused append", [](XQAParams& p) { p.input_kv = 1; }, "hmma.input_kv"},
         {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, "hmma.skip_softmax"},
     };
-    for (char const* const name : test::kArchNames)
-        for (Row const& row : kRows) {
-            XQAParams shape = test::gqa_shape();
-            row.edit(shape);
-            Admission const admission = admit(Family::kHmma, shape, test::arch(name));
-            INFO(row.what << " on " << name << ": " << admission.text);
-            CHECK(admission.ok == (row.rule == nullptr));
-            if (row.rule != nullptr) CHECK(admission.rule == row.rule);
-        }
+    for (char const* const name : test::kArchNames) check_rows(Family::kHmma, kRows, name);
 }
 
 TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[select][A02]") {
-    struct Row {
-        char const* what;
-        void (*edit)(XQAParams&);
-        char const* rule;  // null: admitted
-    };
     constexpr Row kRows[] = {
         {"GQA", [](XQAParams&) {}, nullptr},
         {"contiguous", [](XQAParams& p) { p.page_size = 0; }, nullptr},
@@ -277,16 +279,7 @@ TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[
         {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, "gmma.skip_softmax"},
     };
     for (char const* const name : test::kArchNames)
-        for (Row const& row : kRows) {
-            XQAParams shape = test::gqa_shape();
-            row.edit(shape);
-            Admission const admission = admit(Family::kGmma, shape, test::arch(name));
-            INFO(row.what << " on " << name << ": " << admission.text);
-            bool const hopper = std::string(name) == "sm_90a";
-            CHECK(admission.ok == (hopper && row.rule == nullptr));
-            if (!hopper) CHECK(admission.rule == "gmma.arch");
-            if (hopper && row.rule != nullptr) CHECK(admission.rule == row.rule);
-        }
+        check_rows(Family::kGmma, kRows, name, std::string(name) == "sm_90a" ? nullptr : "gmma.arch");
     XQAParams rows = test::gqa_shape();
     rows.q_len = 3, rows.spec_dec = XQAJIT_SPEC_DEC_TREE;
     CHECK(admit(Family::kGmma, rows, test::arch("sm_90a")).text ==
