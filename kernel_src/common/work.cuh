@@ -25,6 +25,8 @@ struct Work {
     TokenRange share;    // this block's part of the visible tokens
 };
 
+inline bool has_work(Work const& work) { return work.nb_rows != 0 && work.sub_seq < work.nb_active; }
+
 // Units that a part is cut into, one slot each: KV heads and row blocks.
 inline u32 slot_stride(KernelArgs const& args) { return args.num_kv_heads * args.nb_row_blocks; }
 

@@ -61,6 +61,4 @@ inline Tiles tiles_of(TokenRange share) {
     return {share.begin / Config::kTile, (share.end - 1) / Config::kTile + 1};
 }
 
-inline bool has_work(Work const& work) { return work.nb_rows != 0 && work.sub_seq < work.nb_active; }
-
 }  // namespace xqajit::device

@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(Config::kShape.max_threads, 1) xqaj
     prefetch_pages(args, place, threadIdx.x);
     wait_for_previous_grids();
     Work const work = find_work(args, place);
-    if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;
+    if (!has_work(work)) return;
     if (threadIdx.x == 0) kept = work;
 
     // 2. Scores, softmax and weighted V, each warp or team on its own.

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlock
     prefetch_pages(args, place, threadIdx.x);
     wait_for_previous_grids();
     Work const work = find_work(args, place);
-    if (work.nb_rows == 0 || work.sub_seq >= work.nb_active) return;
+    if (!has_work(work)) return;
 
     // 2. Scores, softmax and weighted V, each warp on its own.
     u32 const warp = threadIdx.x / 32, lane = threadIdx.x % 32;
