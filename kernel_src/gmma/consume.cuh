@@ -15,19 +15,18 @@ inline void free_item(u32 empty, bool tells) {
     if (tells) arrive(empty);
 }
 
-// False where the block has no work. The warp's partial result goes to partials[warp], where the rings were.
-inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, float* partials, u32 warp, Lane lane) {
+// Leaves the warp's partial result in `state`, or nothing where the block has no work.
+inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, u32 warp, Lane lane, WarpState& state) {
     u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens;
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
-    if (!has_work(work)) return false;
+    if (!has_work(work)) return;
     if (warp < Config::kRowTiles) {
         store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
         __syncwarp();
         if (tells) arrive(shared_address(&shared.query_ready));
     }
-    WarpState state;
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
     u32 const query = shared_address(&shared.query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
@@ -54,9 +53,6 @@ inline bool consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     }
     let_next_grids_start();
     add_shares(state);
-    __syncthreads();  // no ring is read any more
-    store_state(state, partials + warp * kPartialFloats, lane);
-    return true;
 }
 
 }  // namespace xqajit::device

@@ -36,14 +36,17 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
     __syncthreads();
     wait_for_previous_grids();
 
-    // 2. The roles.
+    // 2. The roles. All threads come together at one barrier.
+    Lane const of_tile{lane / 4, lane % 4};
+    WarpState state;
     if (warp == nb_warps) {
         produce(args, k_map, v_map, place, ring, shared, lane);
-        if (!has_work(shared.work)) return;
-        __syncthreads();  // with the consumers: see consume()
     } else {
-        if (!consume(args, ring, shared, partials, warp, Lane{lane / 4, lane % 4})) return;
+        consume(args, ring, shared, warp, of_tile, state);
     }
+    if (!has_work(shared.work)) return;
+    __syncthreads();  // no ring is read any more
+    if (warp != nb_warps) store_state(state, partials + warp * kPartialFloats, of_tile);
 
     // 3. One result for the block, for its cluster, then for the unit.
     finish<true, 4 * kMostGmmaGroups>(args, shared.work, partials, nb_warps, &shared.arrivals);
