@@ -24,8 +24,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     if (!has_work(work)) return;
     if (warp < Config::kRowTiles) {
         store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
-        __syncwarp();
-        if (tells) arrive(shared_address(&shared.query_ready));
+        arrive(shared_address(&shared.query_ready));
     }
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);

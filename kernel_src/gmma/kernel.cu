@@ -8,7 +8,9 @@
 
 using namespace xqajit::device;
 
-extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
+// Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
+// then need not wait for the others to end.
+extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), Config::kMTile == 8 && Config::kHeadDim <= 128 ? 2 : 1)
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8 smem[];  // the rings, from a multiple of kGmmaAlignment on; at the end the partial results
@@ -29,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
         }
         if (lane == 0) {
             init_barrier(shared_address(&shared.work_ready), 1);
-            init_barrier(shared_address(&shared.query_ready), Config::kRowTiles);
+            init_barrier(shared_address(&shared.query_ready), Config::kRowTiles * 32);
         }
         publish_barriers();
     }

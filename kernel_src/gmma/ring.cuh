@@ -15,7 +15,7 @@ struct Shared {
     u64 full[Config::kMostItems];   // the copying warp and the item's bytes arrive
     u64 empty[Config::kMostItems];  // a group's four warps arrive
     u64 work_ready;                 // the copying warp arrives when `work` is there
-    u64 query_ready;                // each warp that has stored rows of `query`
+    u64 query_ready;                // each lane that has stored its part of `query`
     Work work;
     Query query;
     u32 arrivals;
