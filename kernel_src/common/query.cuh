@@ -8,7 +8,7 @@ namespace xqajit::device {
 
 struct Query {
     Vec16 b[Config::kRowTiles][Config::kChunksK][Config::kStepsK / 2][32];  // [..][two mma steps][lane]: b0, b1, b0, b1
-    float factor[Config::kMTile];                                           // see to_operands()
+    float factor[Config::kMTile];                                           // see score_factor()
 };
 
 // A bf16 q meets fp16 keys when KV has 8 bits: its row is multiplied by a power of two that puts its largest value near 2^14, so
@@ -43,9 +43,39 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
     return rows;
 }
 
-// Makes the rows operands of the arithmetic's type; returns the factor from their scores to log2 units, or, with a soft cap, to
-// units of the cap. It is positive, so that the largest score stays the largest and a hidden one's -inf stays that: the sign of a
-// negative k_scale goes to q.
+// Eight elements of a bf16 q.
+inline float largest_of(Vec16 vec) {
+    Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(vec);
+    float largest = 0.0f;
+#pragma unroll
+    for (u32 e = 0; e < 8; ++e) largest = fmaxf(largest, fabsf(values.value[e]));
+    return largest;
+}
+
+inline Vec16 to_fp16(Vec16 vec, float scale) {
+    Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(vec);
+#pragma unroll
+    for (u32 w = 0; w < 4; ++w) vec.word[w] = pack_operands(values.value[2 * w] * scale, values.value[2 * w + 1] * scale);
+    return vec;
+}
+
+inline Vec16 negated(Vec16 vec) {
+#pragma unroll
+    for (u32 w = 0; w < 4; ++w) vec.word[w] ^= 0x80008000u;
+    return vec;
+}
+
+// From the scores of a row of q times row_scale to log2 units, or, with a soft cap, to units of the cap. Where it is negative, which 8-bit
+// KV's k_scale allows, q takes the sign: see positive().
+inline float score_factor(KernelArgs const& args, float row_scale) {
+    float const k_scale = args.k_scale_ptr != nullptr ? *args.k_scale_ptr : args.k_scale;
+    return args.qk_scale * k_scale * (Config::kHasSoftcap ? 1.0f / args.softcap : kLog2E) / row_scale;
+}
+
+// The factor that is used: positive, so that the largest score stays the largest and a hidden one's -inf stays that.
+inline float positive(float factor) { return factor == 0.0f ? 1e-37f : fabsf(factor); }
+
+// Makes the rows operands of the arithmetic's type; returns the factor of their scores.
 inline float to_operands(KernelArgs const& args, QueryRows& rows) {
     float row_scale = 1.0f;
     if constexpr (Config::k8Bit && Config::kQType == Type::kBf16) {
@@ -53,11 +83,7 @@ inline float to_operands(KernelArgs const& args, QueryRows& rows) {
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
-            for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
-                Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
-#pragma unroll
-                for (u32 e = 0; e < 8; ++e) largest = fmaxf(largest, fabsf(values.value[e]));
-            }
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) largest = fmaxf(largest, largest_of(rows.part[c][two]));
         }
         largest = fmaxf(largest, shuffle_xor(largest, 1));
         largest = fmaxf(largest, shuffle_xor(largest, 2));
@@ -65,27 +91,18 @@ inline float to_operands(KernelArgs const& args, QueryRows& rows) {
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
-            for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
-                Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(rows.part[c][two]);
-#pragma unroll
-                for (u32 w = 0; w < 4; ++w)
-                    rows.part[c][two].word[w] = pack_operands(values.value[2 * w] * row_scale, values.value[2 * w + 1] * row_scale);
-            }
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) rows.part[c][two] = to_fp16(rows.part[c][two], row_scale);
         }
     }
-    float const k_scale = args.k_scale_ptr != nullptr ? *args.k_scale_ptr : args.k_scale;
-    float const factor = args.qk_scale * k_scale * (Config::kHasSoftcap ? 1.0f / args.softcap : kLog2E) / row_scale;
+    float const factor = score_factor(args, row_scale);
     if (Config::k8Bit && factor < 0.0f) {
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
-            for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
-#pragma unroll
-                for (u32 w = 0; w < 4; ++w) rows.part[c][two].word[w] ^= 0x80008000u;
-            }
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) rows.part[c][two] = negated(rows.part[c][two]);
         }
     }
-    return factor == 0.0f ? 1e-37f : fabsf(factor);
+    return positive(factor);
 }
 
 // The largest score so far need not be the exact one, as long as no weight grows out of hand: it follows a larger score only when it

@@ -26,7 +26,7 @@ inline void clear(WarpState& state) {
     }
 }
 
-// See to_operands().
+// See score_factor().
 struct Factors {
     float row[Config::kRowTiles][2];
 };

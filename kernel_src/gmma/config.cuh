@@ -35,13 +35,19 @@ struct Config : Instance {
     static constexpr u32 kTokenTiles = kTileTokens / 16;
     static constexpr u32 kItemBytes = kShape.item_bytes;
     static constexpr u32 kMostItems = max_of(kMostGmmaItems, kMostGmmaGroups* kLeastGmmaItems);  // barriers for so many
+    // wide.cuh: a group multiplies a whole tile by wgmma.
+    static constexpr u32 kQuerySegments = kSegments * kSegmentElems / 64;  // of q: 64 elements of 16 bits
+    static constexpr u32 kKeySteps = k8Bit ? kChunksK * kStepsK : kHeadDim / 16;
+    static constexpr u32 kValueTiles = kSegments * kSegmentElems / 64;  // of 64 elements
 
     static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
     static_assert(!kSkipSoftmax, "every visible token is read");
     static_assert(!kInputKv, "gmma does not append");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
-    static_assert(kMTile == 8 || (kMTile == kMostGmmaRows && kHeadDim <= 128), "M tile is 8 rows, or 16 up to head dim 128");
+    static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && kHeadDim <= 128) || (kMTile == 32 && kHeadDim >= 64) ||
+                      (kMTile == 64 && kHeadDim >= 64 && kHeadDim <= 128),
+                  "M tile is 8 rows, 16 up to head dim 128, 32 from head dim 64 on, or 64 from 64 to 128");
     static_assert(kPageSize <= 128, "page size is at most 128");
 };
 

@@ -8,28 +8,30 @@
 
 namespace xqajit::device {
 
-// The warp has read an item, which may be filled anew.
-inline void free_item(u32 empty, bool tells) {
-    order_before_copies();
-    __syncwarp();
-    if (tells) arrive(empty);
-}
+struct ConsumerShared {
+    Query query;
+};
+using ConsumerState = WarpState;
+constexpr u32 kPartialsOfGroup = 4;  // one a warp
+constexpr u32 operand_bytes(u32) { return 0; }
+constexpr u32 query_arrivals(u32) { return Config::kRowTiles * 32; }
 
 // Leaves the warp's partial result in `state`, or nothing where the block has no work.
-inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, u32 warp, Lane lane, WarpState& state) {
+inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
+                    ConsumerState& state) {
     u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens;
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;
     if (warp < Config::kRowTiles) {
-        store_query(args, load_query(args, work, warp, lane), warp, lane, shared.query);
+        store_query(args, load_query(args, work, warp, lane), warp, lane, own.query);
         arrive(shared_address(&shared.query_ready));
     }
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
-    u32 const query = shared_address(&shared.query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
-    Factors const factors = load_factors(shared.query, lane);
+    u32 const query = shared_address(&own.query.b[0][0][0][lane.eighth * 4 + lane.quarter]);
+    Factors const factors = load_factors(own.query, lane);
     Tiles const tiles = tiles_of(work.share);
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
@@ -52,6 +54,10 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     }
     let_next_grids_start();
     add_shares(state);
+}
+
+inline void store_state(ConsumerState const& state, ConsumerShared const&, float* partials, u32 warp, Lane lane) {
+    store_state(state, partials + warp * kPartialFloats, lane);
 }
 
 }  // namespace xqajit::device

@@ -3,21 +3,29 @@
 #include "gmma/config.cuh"
 
 #include "common/find_work.cuh"
+#if XQAJIT_M_TILE > 16
+#include "gmma/wide.cuh"
+#else
 #include "gmma/consume.cuh"
+#endif
 #include "gmma/produce.cuh"
 
 using namespace xqajit::device;
 
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
-extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), Config::kMTile == 8 && Config::kHeadDim <= 128 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups),
+                                             gmma_two_large_blocks_fit(Config::kHeadDim, Config::kMTile) ? 2 : 1)
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
-    alignas(128) extern __shared__ u8 smem[];  // the rings, from a multiple of kGmmaAlignment on; at the end the partial results
+    alignas(128) extern __shared__ u8
+        smem[];  // from a multiple of kGmmaAlignment on: operands, the rings; at the end the partial results
     __shared__ Shared shared;
+    __shared__ ConsumerShared of_consumers;
     u32 const warp = threadIdx.x / 32, lane = threadIdx.x % 32, nb_warps = blockDim.x / 32 - 1;
-    RingPlace const ring = place_ring(args, smem, shared);
-    float* const partials = reinterpret_cast<float*>(smem + (ring.items - shared_address(smem)));
+    u32 const begin = (shared_address(smem) + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment;
+    RingPlace const ring = place_ring(args, begin + operand_bytes(nb_warps / 4), shared);
+    float* const partials = reinterpret_cast<float*>(smem + (begin - shared_address(smem)));
 
     // 1. What needs no result of the grids before: barriers, and the first misses of the page table and the tensor maps.
     Place const place = place_of_block(args);
@@ -31,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), Conf
         }
         if (lane == 0) {
             init_barrier(shared_address(&shared.work_ready), 1);
-            init_barrier(shared_address(&shared.query_ready), Config::kRowTiles * 32);
+            init_barrier(shared_address(&shared.query_ready), query_arrivals(nb_warps));
         }
         publish_barriers();
     }
@@ -40,16 +48,17 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), Conf
 
     // 2. The roles. All threads come together at one barrier.
     Lane const of_tile{lane / 4, lane % 4};
-    WarpState state;
+    ConsumerState state;
     if (warp == nb_warps) {
         produce(args, k_map, v_map, place, ring, shared, lane);
     } else {
-        consume(args, ring, shared, warp, of_tile, state);
+        consume(args, ring, shared, of_consumers, warp, of_tile, state);
     }
     if (!has_work(shared.work)) return;
     __syncthreads();  // no ring is read any more
-    if (warp != nb_warps) store_state(state, partials + warp * kPartialFloats, of_tile);
+    if (warp != nb_warps) store_state(state, of_consumers, partials, warp, of_tile);
 
     // 3. One result for the block, for its cluster, then for the unit.
-    finish<true, 4 * kMostGmmaGroups>(args, shared.work, partials, nb_warps, &shared.arrivals);
+    finish<true, kPartialsOfGroup * kMostGmmaGroups>(args, shared.work, partials, kPartialsOfGroup * (nb_warps / 4),
+                                                     &shared.arrivals);
 }

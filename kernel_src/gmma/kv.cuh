@@ -4,6 +4,8 @@
 
 #include "gmma/ring.cuh"
 
+#include "common/fragments.cuh"
+
 namespace xqajit::device {
 
 inline u32 vector_offset(u32 token, u32 vector) {

@@ -15,7 +15,7 @@ struct GmmaShape {
 };
 
 constexpr u32 kMostGmmaGroups = 2;      // of four warps, in a block
-constexpr u32 kMostGmmaRows = 16;       // query rows of a block
+constexpr u32 kMostNarrowRows = 16;     // query rows that each warp multiplies with its own tokens; more are a group's
 constexpr u32 kGmmaAlignment = 1024;    // of the rings: the swizzle's pattern repeats so
 constexpr u32 kGmmaFlight = 96 * 1024;  // bytes of an SM's rings: more on their way at once measured slower
 constexpr u32 kMostGmmaItems = 12;      // of an SM's rings, likewise
@@ -29,6 +29,21 @@ constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     return {segment, segments, 64, item, item >= 16384 || m_tile > 8 ? 2u : 4u};
 }
 
+// Whether the kernel keeps its registers few enough for two blocks of kMostGmmaGroups an SM.
+constexpr bool gmma_two_large_blocks_fit(u32 head_dim, u32 m_tile) { return m_tile == 8 && head_dim <= 128; }
+
+constexpr bool gmma_is_wide(u32 m_tile) { return m_tile > kMostNarrowRows; }
+
+// Bytes that a wide block has in front of its rings, 0 of a narrow one. q: rows of 128 bytes for each 64 elements, or for each 64 codes of
+// K's segments. P^T, of each group: 64 tokens' rows of 128 bytes.
+constexpr u32 kGmmaWeightBytes = 64 * 128;
+constexpr u32 gmma_query_bytes(GmmaShape shape, u32 kv_bytes, u32 m_tile) {
+    return gmma_is_wide(m_tile) ? shape.segments * shape.segment_bytes / kv_bytes / 64 * m_tile * 128 : 0;
+}
+constexpr u32 gmma_operand_bytes(GmmaShape shape, u32 kv_bytes, u32 m_tile, u32 groups) {
+    return gmma_is_wide(m_tile) ? gmma_query_bytes(shape, kv_bytes, m_tile) + groups * kGmmaWeightBytes : 0;
+}
+
 // One more warp copies.
 constexpr u32 gmma_threads(u32 groups) { return 128 * groups + 32; }
 
@@ -39,13 +54,18 @@ constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {
     return items < kLeastGmmaItems ? kLeastGmmaItems : items;
 }
 
-// Bytes of static shared memory, at most: q in whole segments, a factor and the cluster's statistics a row, and the barriers.
-constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile) { return m_tile * ((head_dim + 127) / 128 * 256 + 12) + 1024; }
+// Bytes of static shared memory, at most. A row's: q in whole segments and its factor, or both groups' statistics; and the cluster's. Then
+// the barriers, the work and padding.
+constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile) {
+    constexpr u32 kClusterStats = 8, kFactor = 4, kGroupStats = 32, kRest = 1024;
+    u32 const row = gmma_is_wide(m_tile) ? kMostGmmaGroups * kGroupStats : (head_dim + 127) / 128 * 256 + kFactor;
+    return m_tile * (row + kClusterStats) + kRest;
+}
 
-// Bytes of dynamic shared memory: the rings, and in their place at the end each warp's partial result.
-constexpr u32 gmma_dynamic_smem(GmmaShape shape, u32 head_dim, u32 m_tile, u32 groups, u32 items) {
-    u32 const rings = groups * items * shape.item_bytes;
-    u32 const partials = groups * 4 * partial_floats(m_tile, head_dim) * 4;
+// Bytes of dynamic shared memory: operands and rings, and in their place at the end the partial result of each warp, or of each group.
+constexpr u32 gmma_dynamic_smem(GmmaShape shape, u32 head_dim, u32 kv_bytes, u32 m_tile, u32 groups, u32 items) {
+    u32 const rings = gmma_operand_bytes(shape, kv_bytes, m_tile, groups) + groups * items * shape.item_bytes;
+    u32 const partials = groups * (gmma_is_wide(m_tile) ? 1 : 4) * partial_floats(m_tile, head_dim) * 4;
     return kGmmaAlignment + (rings > partials ? rings : partials);
 }
 

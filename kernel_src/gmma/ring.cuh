@@ -7,7 +7,7 @@
 #include "gmma/config.cuh"
 
 #include "common/barrier.cuh"
-#include "common/query.cuh"
+#include "common/work.cuh"
 
 namespace xqajit::device {
 
@@ -15,11 +15,17 @@ struct Shared {
     u64 full[Config::kMostItems];   // the copying warp and the item's bytes arrive
     u64 empty[Config::kMostItems];  // a group's four warps arrive
     u64 work_ready;                 // the copying warp arrives when `work` is there
-    u64 query_ready;                // each lane that has stored its part of `query`
+    u64 query_ready;                // each thread that has stored its part of q
     Work work;
-    Query query;
     u32 arrivals;
 };
+
+// A warp's lanes have read an item, which may be filled anew.
+inline void free_item(u32 empty, bool tells) {
+    order_before_copies();
+    __syncwarp();
+    if (tells) arrive(empty);
+}
 
 // Where the block's rings lie.
 struct RingPlace {
@@ -35,9 +41,9 @@ struct RingPlace {
     u32 empty_at(u32 index) const { return empty + index * 8; }
 };
 
-inline RingPlace place_ring(KernelArgs const& args, u8* memory, Shared& shared) {
-    u32 const first = (shared_address(memory) + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment;
-    return {first, shared_address(shared.full), shared_address(shared.empty), args.ring_items, blockDim.x / 128};
+// `memory`: shared address of the first item.
+inline RingPlace place_ring(KernelArgs const& args, u32 memory, Shared& shared) {
+    return {memory, shared_address(shared.full), shared_address(shared.empty), args.ring_items, blockDim.x / 128};
 }
 
 // A role's place in a ring. Both go through it in step: consumers wait for the phase of this parity to end, the producer for the one before,

@@ -19,7 +19,7 @@ device::GmmaShape shape_of(KernelSpec const& spec) {
 }
 
 std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
-    return device::gmma_dynamic_smem(shape_of(spec), spec.head_dim_v, spec.m_tile, groups, ring_items);
+    return device::gmma_dynamic_smem(shape_of(spec), spec.head_dim_v, dtype_bytes(spec.kv_dtype), spec.m_tile, groups, ring_items);
 }
 
 std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
@@ -60,6 +60,15 @@ void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t
     }
 }
 
+// Whether an SM's two blocks have two groups each, as registers allow: where units are no more than such blocks, and there is enough to read
+// that merging twice the warps does not cost more.
+bool two_large_blocks_pay(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
+    constexpr std::uint32_t kLongItem = 16384, kLongRequest = 2048;
+    bool const fit = device::gmma_two_large_blocks_fit(spec.head_dim, spec.m_tile);
+    return fit && units <= 2 * std::uint64_t{bounds.sm_count} &&
+           (shape_of(spec).item_bytes >= kLongItem || bounds.max_len > kLongRequest);
+}
+
 std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::uint32_t blocks) {
     std::uint64_t const places = std::uint64_t{bounds.sm_count} * blocks / cluster;
     return cluster <= 2 ? places : places * 9 / 10;
@@ -69,9 +78,7 @@ std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::ui
 
 BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     BlockShape block;
-    // Where the lengths are equal, the blocks that would even them out find nothing to do. Half a wave of them does that while the last of
-    // the others still work; where units are few, there is room for a whole one beside them.
-    block.even_half_waves = units > bounds.sm_count ? 1 : 2;
+    block.even_half_waves = 2;  // where the lengths are equal, the blocks that would even them out find nothing to do
     std::uint32_t const most_blocks = shape_of(spec).blocks_an_sm;
     std::uint32_t groups = device::kMostGmmaGroups, blocks = 1;  // of a block, and of an SM
     // Invariant division must not ask how many units there are.
@@ -80,8 +87,8 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
         blocks = most_blocks;
     } else if (units > bounds.sm_count) {
         block.fills = false;
-        groups = 1;
         blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(most_blocks, ceil_div(units, std::uint64_t{bounds.sm_count})));
+        if (!two_large_blocks_pay(spec, bounds, units)) groups = 1;
     } else if (may_have_clusters(bounds)) {
         choose_cluster(block, bounds, units);
     }

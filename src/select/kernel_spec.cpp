@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "kernel_src/gmma/launch.h"
 #include "kernel_src/hmma/launch.h"
 
 namespace xqajit {
@@ -27,6 +28,14 @@ std::uint32_t hmma_m_tile(XQAParams const& params, std::uint32_t rows, std::uint
     return fits(32) ? 32 : of_a_warp;
 }
 
+// Of gmma: warps' own rows, or a group's, whose accumulators of a large head leave room for half as many.
+std::uint32_t gmma_m_tile(std::uint32_t head_dim, std::uint32_t rows) {
+    if (rows <= 8) return 8;
+    if (head_dim > 128) return 32;
+    if (rows <= device::kMostNarrowRows) return device::kMostNarrowRows;
+    return rows <= 32 ? 32 : 64;
+}
+
 // Query rows that one block holds. A row is one query head of one query token; the rows of a KV head are all its heads' and tokens'.
 std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t group_size, std::uint32_t smem_optin) {
     std::uint32_t const rows = group_size * params.q_len;
@@ -34,7 +43,7 @@ std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t gr
         case Family::kHmma:
             return hmma_m_tile(params, rows, smem_optin);
         case Family::kGmma:
-            return rows <= 8 ? 8 : 16;
+            return gmma_m_tile(params.head_dim, rows);
         case Family::kMla:
             return params.spec_dec == XQAJIT_SPEC_DEC_NONE ? group_size : 64;
         // Without tensor cores a row costs registers and compile time: its slice of Q and of the output stay in registers, and every

@@ -36,7 +36,21 @@ TEST_CASE("gmma's static shared memory holds the rows of q and their statistics"
     CHECK(device::gmma_static_smem(16, 8) == 8 * 268 + 1024);
     CHECK(device::gmma_static_smem(128, 16) == 16 * 268 + 1024);
     CHECK(device::gmma_static_smem(144, 8) == 8 * 524 + 1024);
-    CHECK(device::gmma_static_smem(256, 16) == 16 * 524 + 1024);
+    CHECK(device::gmma_static_smem(256, 8) == 8 * 524 + 1024);
+    CHECK(device::gmma_static_smem(128, 64) == 64 * 72 + 1024);  // those of both groups, and the cluster's
+}
+
+TEST_CASE("a wide gmma block has q in front of its rings, and each group's weights", "[plan]") {
+    auto const operands = [](std::uint32_t head_dim, std::uint32_t bytes, std::uint32_t rows, std::uint32_t groups) {
+        return device::gmma_operand_bytes(device::gmma_shape(head_dim, bytes, rows), bytes, rows, groups);
+    };
+    CHECK(operands(128, 2, 16, 2) == 0);
+    CHECK(operands(64, 2, 64, 1) == 64 * 128 + 8192);
+    CHECK(operands(64, 1, 64, 1) == 64 * 128 + 8192);
+    CHECK(operands(80, 2, 64, 1) == 2 * 64 * 128 + 8192);  // whole segments of 64 elements
+    CHECK(operands(80, 1, 64, 2) == 2 * 64 * 128 + 2 * 8192);
+    CHECK(operands(192, 2, 32, 1) == 3 * 32 * 128 + 8192);
+    CHECK(operands(192, 1, 32, 1) == 4 * 32 * 128 + 8192);  // of 128 codes
 }
 
 TEST_CASE("rings hold what an SM's blocks together should have on their way, and at least K and V", "[plan]") {
@@ -64,23 +78,41 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
         std::uint64_t max_len;
         std::uint32_t num_kv_heads, threads, cluster, grid, ring_items;
     };
-    KernelSpec const plain = gmma_spec(8), fp8 = gmma_spec(8, 128, XQAJIT_DTYPE_FP8_E4M3), large = gmma_spec(8, 256);
+    KernelSpec const plain = gmma_spec(8), fp8 = gmma_spec(8, 128, XQAJIT_DTYPE_FP8_E4M3), large = gmma_spec(8, 256),
+                     wide = gmma_spec(64);
     // 132 SMs.
-    for (Row const& row :
-         {Row{plain, 1, 128, 8, 288, 1, 8, 3},                                       // nothing to merge
-          {plain, 1, 255, 8, 288, 1, 8, 3},      {plain, 1, 256, 8, 288, 2, 16, 3},  // 128 tokens for each block of a cluster
-          {plain, 1, 511, 8, 288, 2, 16, 3},     {plain, 1, 512, 8, 288, 4, 32, 3},
-          {plain, 1, 1024, 8, 288, 8, 64, 3},    {plain, 1, 6144, 8, 288, 8, 64, 3},
-          {plain, 1, 6145, 8, 288, 2, 128, 3},   {plain, 1, 131072, 8, 288, 2, 128, 3},  // eight parts, a cluster each
-          {plain, 1, 1024, 1, 288, 8, 8, 3},     {plain, 1, 8192, 1, 288, 8, 64, 3},     // eight parts of 1024 tokens
-          {plain, 1, 131072, 1, 288, 8, 112, 3},                                         // as many clusters as run at once
-          {plain, 2, 2048, 8, 288, 4, 96, 3},    {plain, 2, 3073, 8, 288, 1, 128, 3},
-          {plain, 4, 1536, 8, 288, 2, 112, 3},   {plain, 4, 1537, 8, 288, 1, 128, 3},
-          {plain, 8, 2048, 8, 288, 2, 240, 3},   {plain, 8, 131072, 8, 288, 2, 240, 3},  // a cluster holds each unit, at any length
-          {plain, 9, 8192, 8, 288, 1, 136, 3},   {plain, 16, 8192, 8, 288, 1, 248, 3},
-          {plain, 17, 8192, 8, 160, 1, 264, 3},  {plain, 32, 4096, 8, 160, 1, 384, 3},
-          {fp8, 32, 4096, 8, 160, 1, 384, 6},    {fp8, 128, 2048, 8, 160, 1, 1288, 3},  // two blocks an SM, four
-          {large, 8, 2048, 8, 288, 2, 240, 2},   {large, 128, 2048, 8, 160, 1, 1152, 2}}) {
+    for (Row const& row : {Row{plain, 1, 128, 8, 288, 1, 8, 3},  // nothing to merge
+                           {plain, 1, 255, 8, 288, 1, 8, 3},
+                           {plain, 1, 256, 8, 288, 2, 16, 3},  // 128 tokens for each block of a cluster
+                           {plain, 1, 511, 8, 288, 2, 16, 3},
+                           {plain, 1, 512, 8, 288, 4, 32, 3},
+                           {plain, 1, 1024, 8, 288, 8, 64, 3},
+                           {plain, 1, 6144, 8, 288, 8, 64, 3},
+                           {plain, 1, 6145, 8, 288, 2, 128, 3},
+                           {plain, 1, 131072, 8, 288, 2, 128, 3},  // eight parts, a cluster each
+                           {plain, 1, 1024, 1, 288, 8, 8, 3},
+                           {plain, 1, 8192, 1, 288, 8, 64, 3},     // eight parts of 1024 tokens
+                           {plain, 1, 131072, 1, 288, 8, 112, 3},  // as many clusters as run at once
+                           {plain, 2, 2048, 8, 288, 4, 96, 3},
+                           {plain, 2, 3073, 8, 288, 1, 128, 3},
+                           {plain, 4, 1536, 8, 288, 2, 112, 3},
+                           {plain, 4, 1537, 8, 288, 1, 128, 3},
+                           {plain, 8, 2048, 8, 288, 2, 240, 3},
+                           {plain, 8, 131072, 8, 288, 2, 240, 3},  // a cluster holds each unit, at any length
+                           {plain, 9, 8192, 8, 288, 1, 136, 3},
+                           {plain, 16, 8192, 8, 288, 1, 248, 3},
+                           {plain, 17, 8192, 8, 288, 1, 264, 2},
+                           {plain, 32, 1024, 8, 288, 1, 504, 2},  // two large blocks an SM
+                           {plain, 33, 1024, 8, 288, 1, 520, 2},
+                           {plain, 34, 1024, 8, 160, 1, 536, 3},  // two small ones
+                           {fp8, 32, 4096, 8, 288, 1, 504, 3},
+                           {fp8, 32, 2048, 8, 160, 1, 504, 6},
+                           {fp8, 128, 2048, 8, 160, 1, 1552, 3},  // four
+                           {large, 8, 2048, 8, 288, 2, 240, 2},
+                           {large, 17, 2048, 8, 160, 1, 264, 2},
+                           {large, 128, 2048, 8, 160, 1, 1288, 2},
+                           {wide, 8, 2048, 8, 288, 2, 240, 3},
+                           {wide, 32, 4096, 8, 160, 1, 504, 3}}) {
         LaunchPlan const plan = planned(row.spec, balanced(row.batch, row.max_len, row.num_kv_heads));
         INFO(to_string(row.spec) << ", " << row.batch << " x " << row.max_len << ", " << row.num_kv_heads
                                  << " KV heads: " << plan.to_string() << ", " << plan.ring_items << " items");
@@ -88,8 +120,8 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
         CHECK(plan.cluster_size == row.cluster);
         CHECK(plan.grid_x == row.grid);
         CHECK(plan.ring_items == row.ring_items);
-        CHECK(plan.dynamic_smem ==
-              device::gmma_dynamic_smem(shape_of(row.spec), row.spec.head_dim, row.spec.m_tile, groups_of(plan), row.ring_items));
+        CHECK(plan.dynamic_smem == device::gmma_dynamic_smem(shape_of(row.spec), row.spec.head_dim, dtype_bytes(row.spec.kv_dtype),
+                                                             row.spec.m_tile, groups_of(plan), row.ring_items));
     }
 }
 

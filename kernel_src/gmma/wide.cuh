@@ -1,0 +1,230 @@
+// The role of all warps but the last with 32 or 64 query rows: each group of four takes every n-th tile of 64 tokens as a whole and
+// multiplies it by wgmma, S^T = K Q^T and O^T += V^T P^T. Tokens, then V's elements, are rows, 16 of 64 a warp; query rows are columns. So
+// 8-bit K and V become fp16 on their way to registers, as in narrow blocks; P goes through shared memory.
+#pragma once
+
+#include "gmma/wide_kv.cuh"
+#include "gmma/wide_query.cuh"
+
+namespace xqajit::device {
+
+constexpr u32 kColumns = Config::kMTile;
+using WideTile = float[kColumns / 2];  // 64 x kColumns accumulators: see wgmma.cuh
+
+// Of this lane. Its columns: 8 * j + 2 * quarter and the next.
+struct ConsumerState {
+    WideTile acc[Config::kValueTiles];
+    float sum[kColumns / 4];  // of this lane's tokens; in the end of all the group's
+};
+constexpr u32 kPartialsOfGroup = 1;
+
+// The columns' statistics, the same in the four warps.
+struct alignas(16) GroupShared {
+    Pair affine[kColumns];  // weight = exp2(score * x - y). y: the largest scaled score so far, or somewhat less
+    float limit[kColumns];  // a raw score above it raises y; -inf where no token was visible yet
+    float factor[Config::kHasSoftcap ? kColumns : 1];  // of raw scores, in units of the cap
+    float of_warp[4][kColumns];                        // what the warps tell one another
+};
+struct ConsumerShared {
+    GroupShared group[kMostGmmaGroups];
+};
+
+// In front of the rings: q, and each group's P^T, [64 tokens][kColumns] in rows of 128 bytes, swizzled.
+constexpr u32 operand_bytes(u32 nb_groups) {
+    return gmma_operand_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile, nb_groups);
+}
+constexpr u32 query_arrivals(u32 nb_warps) { return 32 * nb_warps; }
+
+inline void clear(ConsumerState& state) {
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; ++i) state.sum[i] = 0.0f;
+#pragma unroll
+    for (u32 t = 0; t < Config::kValueTiles; ++t) {
+#pragma unroll
+        for (u32 i = 0; i < kColumns / 2; ++i) state.acc[t][i] = 0.0f;
+    }
+}
+
+// q and what its scores are multiplied with, by all the block's warps that compute.
+inline void store_query(KernelArgs const& args, Work const& work, u32 query, ConsumerShared& own, u32 nb_groups, u32 warp,
+                        Lane lane) {
+    for (u32 row = warp * kQueryRowsAtOnce; row < kColumns; row += nb_groups * 4 * kQueryRowsAtOnce) {
+        u32 const l = lane.eighth * 4 + lane.quarter, m = row + l / kQueryLanes;
+        float const factor = store_query_vector(args, work, query, m, l % kQueryLanes);
+        if (l % kQueryLanes != 0) continue;
+        for (u32 g = 0; g < nb_groups; ++g) {
+            own.group[g].affine[m] = Pair{softened_factor(factor), 0.0f};
+            own.group[g].limit[m] = negative_infinity();
+            if (Config::kHasSoftcap) own.group[g].factor[m] = factor;
+        }
+    }
+}
+
+inline void cap_scores(KernelArgs const& args, GroupShared const& own, Lane lane, WideTile& s) {
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 2; ++i) {
+        float const factor = own.factor[i / 4 * 8 + 2 * lane.quarter + i % 2];
+        s[i] = args.softcap * kLog2E * tanh_accurate(s[i] * factor);
+    }
+}
+
+// Hides what a row does not see. `first`: the tile's first token.
+inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 warp, Lane lane, WideTile& s) {
+    if (first >= max_of(work.share.begin, work.common.begin) && first + 64 <= min_of(work.share.end, work.common.end)) return;
+    u32 hidden = 0;
+#pragma unroll 4
+    for (u32 i = 0; i < kColumns / 2; ++i) {
+        u32 const t = first + warp * 16 + i / 2 % 2 * 8 + lane.eighth, m = i / 4 * 8 + 2 * lane.quarter + i % 2;
+        bool const sees =
+            inside(work.share, t) && (Config::kSpecDec == SpecDec::kNone || (m < work.nb_rows && row_sees(args, work, m, t)));
+        hidden |= (sees ? 0u : 1u) << i;
+    }
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 2; ++i) s[i] = hidden >> i & 1u ? negative_infinity() : s[i];
+}
+
+// Raises the columns' bases to the tile's largest scores, and what was summed so far with them. All threads of the group.
+inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile const& s, ConsumerState& state) {
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; ++i) {
+        float largest = fmaxf(s[i / 2 * 4 + i % 2], s[i / 2 * 4 + i % 2 + 2]);
+#pragma unroll
+        for (u32 mask = 4; mask <= 16; mask *= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
+        if (lane.eighth == 0) own.of_warp[warp][i / 2 * 8 + 2 * lane.quarter + i % 2] = largest;
+    }
+    sync_some(barrier, 128);
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; ++i) {
+        u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
+        float const largest = fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
+        float const scaled = largest * own.affine[m].x;
+        bool const first = own.limit[m] == negative_infinity();
+        float const rescale = first || scaled <= own.affine[m].y ? 1.0f : exp2_approx(own.affine[m].y - scaled);
+        state.sum[i] *= rescale;
+#pragma unroll
+        for (u32 t = 0; t < Config::kValueTiles; ++t) {
+            state.acc[t][i / 2 * 4 + i % 2] *= rescale;
+            state.acc[t][i / 2 * 4 + i % 2 + 2] *= rescale;
+        }
+    }
+    sync_some(barrier, 128);
+    u32 const m = warp * 32 + lane.eighth * 4 + lane.quarter;
+    if (m < kColumns) {
+        float const largest = fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
+        float const scale = own.affine[m].x, scaled = largest * scale;
+        if (largest != negative_infinity() && (own.limit[m] == negative_infinity() || scaled > own.affine[m].y)) {
+            own.affine[m].y = scaled;
+            own.limit[m] = (scaled + kMaxLag) / scale;
+        }
+    }
+    sync_some(barrier, 128);
+}
+
+// Scores to weights, which go to `weights` in shared memory.
+inline void soften(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile& s, u32 weights, ConsumerState& state) {
+    bool above = false;
+#pragma unroll
+    for (u32 j = 0; j < kColumns / 8; ++j) {
+        Pair const limit = *reinterpret_cast<Pair const*>(&own.limit[8 * j + 2 * lane.quarter]);
+        above |= s[4 * j] > limit.x || s[4 * j + 2] > limit.x || s[4 * j + 1] > limit.y || s[4 * j + 3] > limit.y;
+    }
+    // Past it no warp reads the last tile's weights any more.
+    if (any_of_group(barrier, above)) raise_bases(own, barrier, warp, lane, s, state);
+#pragma unroll
+    for (u32 j = 0; j < kColumns / 8; j += 2) {
+        u32 word[4];
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+            float* const score = &s[4 * (j + i)];
+            Quad const affine = *reinterpret_cast<Quad const*>(&own.affine[8 * (j + i) + 2 * lane.quarter]);
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) {
+                float const left = exp2_approx(fmaf(score[2 * half], affine.value[0], -affine.value[1]));
+                float const right = exp2_approx(fmaf(score[2 * half + 1], affine.value[2], -affine.value[3]));
+                state.sum[2 * (j + i)] += left;
+                state.sum[2 * (j + i) + 1] += right;
+                word[2 * i + half] = pack_operands(left, right);
+            }
+        }
+        // Matrix i of four: columns j + i / 2, tokens i % 2 * 8 and on; this lane names a row of matrix `lane / 8`.
+        u32 const of = lane.eighth / 2, token = warp * 16 + of % 2 * 8 + (lane.eighth % 2 * 4 + lane.quarter);
+        store_matrices(weights + swizzled(token, j + of / 2), word);
+    }
+}
+
+// Adds the lanes' and the warps' sums; all threads of the group.
+inline void add_sums(GroupShared& own, u32 barrier, u32 warp, Lane lane, ConsumerState& state) {
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; ++i) {
+#pragma unroll
+        for (u32 mask = 4; mask <= 16; mask *= 2) state.sum[i] += shuffle_xor(state.sum[i], mask);
+        if (lane.eighth == 0) own.of_warp[warp][i / 2 * 8 + 2 * lane.quarter + i % 2] = state.sum[i];
+    }
+    sync_some(barrier, 128);
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; ++i) {
+        u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
+        state.sum[i] = own.of_warp[0][m] + own.of_warp[1][m] + own.of_warp[2][m] + own.of_warp[3][m];
+    }
+}
+
+// Leaves the group's partial result in `state`, or nothing where the block has no work.
+inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
+                    ConsumerState& state) {
+    u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group;
+    u32 const query = ring.items - operand_bytes(ring.nb_groups), weights = query + kQueryBytes + group * kGmmaWeightBytes;
+    wait_phase(shared_address(&shared.work_ready), 0);
+    Work const& work = shared.work;  // read anew in each step: the loop needs the registers
+    if (!has_work(work)) return;
+    store_query(args, work, query, own, ring.nb_groups, warp, lane);
+    order_before_copies();
+    arrive(shared_address(&shared.query_ready));
+    clear(state);
+    wait_phase(shared_address(&shared.query_ready), 0);
+    Tiles const tiles = tiles_of(work.share);
+    RingTurn turn;
+    for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
+        u32 const first = tile * Config::kTile;
+        WideTile s;
+        u32 index = ring.index(group, turn.item);
+        wait_phase(ring.full_at(index), turn.parity);
+        multiply_keys(ring.item_at(index), ring.empty_at(index), query, in_group, lane, s);
+        turn.next(ring);
+        if constexpr (Config::kHasSoftcap) cap_scores(args, own.group[group], lane, s);
+        mask_scores(args, work, first, in_group, lane, s);
+        soften(own.group[group], barrier, in_group, lane, s, weights, state);
+        order_before_copies();
+        index = ring.index(group, turn.item);
+        wait_phase(ring.full_at(index), turn.parity);
+        clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + lane.eighth * 4 + lane.quarter);
+        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, in_group, lane, state.acc);
+        turn.next(ring);
+    }
+    let_next_grids_start();
+    add_sums(own.group[group], barrier, in_group, lane, state);
+}
+
+// This group's partial result, where finish() takes it up.
+inline void store_state(ConsumerState const& state, ConsumerShared const& shared, float* partials, u32 warp, Lane lane) {
+    GroupShared const& own = shared.group[warp / 4];
+    float* const partial = partials + warp / 4 * kPartialFloats;
+#pragma unroll
+    for (u32 i = 0; i < kColumns / 4; ++i) {
+        u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
+        if (warp % 4 == 0 && lane.eighth == 0) {
+            float const max = own.limit[m] == negative_infinity() ? negative_infinity() : own.affine[m].y;
+            *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{max, state.sum[i]};
+        }
+#pragma unroll
+        for (u32 t = 0; t < Config::kValueTiles; ++t) {
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half) {
+                u32 const element = value_element(t, half, warp % 4, lane);
+                if (element < Config::kHeadDimV)
+                    partial[4 * place_of_quad(m, element / 4) + element % 4] = state.acc[t][i / 2 * 4 + i % 2 + 2 * half];
+            }
+        }
+    }
+}
+
+}  // namespace xqajit::device

@@ -1,0 +1,59 @@
+// q as the second operand of S^T = K Q^T for wgmma: [segment of 64 elements][kMTile rows][128 bytes], swizzled.
+#pragma once
+
+#include "gmma/wgmma.cuh"
+
+#include "common/query.cuh"
+
+namespace xqajit::device {
+
+constexpr u32 kQueryBytes = gmma_query_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile);
+static_assert(kQueryBytes == Config::kQuerySegments * Config::kMTile * 128);
+constexpr u32 kQueryLanes = power_of_two_at_least(Config::kQuerySegments * 8);  // of a row, each with a vector of eight elements
+constexpr u32 kQueryRowsAtOnce = 32 / kQueryLanes;                              // of a warp
+static_assert(kQueryLanes <= 32, "a warp has a row's vectors");
+
+// 8-bit K has a step's elements where load_keys() puts them: lane%4 has words of four codes, of which the first two are elements
+// 2 * (lane%4) and the next of the step, the others those plus 8.
+inline void store_for_codes(u32 query, u32 m, u32 v, Vec16 q) {
+    constexpr u32 kVectors = Config::kSegment / 16;  // of codes, of a segment
+    u32 const segment = v / 2 / kVectors, vector = v / 2 % kVectors;
+    u32 const quarter = vector / Config::kChunksSegment;
+    u32 const chunk = segment * Config::kChunksSegment + vector % Config::kChunksSegment;
+#pragma unroll
+    for (u32 w = 0; w < 4; ++w) {
+        u32 const step = chunk * Config::kStepsK + v % 2 * 2 + w / 2;
+        store_shared(query + step / 4 * (Config::kMTile * 128) + swizzled(m, step % 4 * 2 + w % 2) + 4 * quarter, q.word[w]);
+    }
+}
+
+// Vector `v` of row m, by the kQueryLanes neighbouring lanes of the row; zeros past the head and nb_rows. Returns the row's factor.
+inline float store_query_vector(KernelArgs const& args, Work const& work, u32 query, u32 m, u32 v) {
+    Vec16 q{{0, 0, 0, 0}};
+    if (m < work.nb_rows && v * 8 < Config::kHeadDim) {
+        u32 const row = work.first_row + m;
+        i64 const token = work.q_row + row / Config::kGroupSize;
+        i64 const head = work.kv_head * Config::kGroupSize + row % Config::kGroupSize;
+        q = load_cached(static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head + v * 8);
+    }
+    float row_scale = 1.0f;
+    if constexpr (Config::k8Bit && Config::kQType == Type::kBf16) {
+        float largest = largest_of(q);
+#pragma unroll
+        for (u32 mask = 1; mask < kQueryLanes; mask *= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
+        row_scale = fp16_scale(largest);
+        q = to_fp16(q, row_scale);
+    }
+    float const factor = score_factor(args, row_scale);
+    if (Config::k8Bit && factor < 0.0f) q = negated(q);
+    if (v < Config::kQuerySegments * 8) {
+        if constexpr (Config::k8Bit) {
+            store_for_codes(query, m, v, q);
+        } else {
+            store_shared(query + v / 8 * (Config::kMTile * 128) + swizzled(m, v % 8), q);
+        }
+    }
+    return positive(factor);
+}
+
+}  // namespace xqajit::device
