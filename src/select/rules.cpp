@@ -141,7 +141,7 @@ constexpr Rule kHmma[] = {
 
 constexpr Rule kGmma[] = {
     {"gmma.not_built", kBuilt, [](Params const&, Arch const&) { return is_built(Family::kGmma); }, built_found, RuleKind::kBuilt},
-    {"gmma.arch", "arch is sm_90a, which its sizes are measured on",
+    {"gmma.arch", "arch is sm_90a: its sizes are measured there, and wgmma is nowhere else",
      [](Params const&, Arch const& a) { return a.has_wgmma && a.has_tma; }, arch_found},
     {"gmma.q_dtype", "q_dtype is fp16 or bf16", has_16bit_q, dtypes_found},
     {"gmma.kv_dtype", "kv_dtype is q_dtype, int8 or fp8_e4m3", has_any_kv, dtypes_found},

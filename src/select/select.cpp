@@ -15,11 +15,11 @@ struct ChoiceStep {
     char const* reason;
 };
 
-// First admitted wins. gmma runs where it is asked for by name alone, until its results are shown to be the same bits run after run
-// (kernel_src/gmma/README.md); hmma admits all that it does.
+// First admitted wins.
 constexpr ChoiceStep kChoiceOrder[] = {
     {Family::kMla, "choice.mla: an MLA shape"},
-    {Family::kHmma, "choice.hmma: tensor cores; gmma only where it is asked for by name"},
+    {Family::kGmma, "choice.gmma: tensor cores, and tensor maps for K and V"},
+    {Family::kHmma, "choice.hmma: tensor cores, where gmma does not admit the shape"},
     {Family::kMmha, "choice.mmha: no other family admits the shape"},
 };
 
@@ -69,11 +69,6 @@ std::optional<Family> choose(std::span<Admission const> admissions) {
         if (of(admissions, step.family).ok) return step.family;
     }
     return std::nullopt;
-}
-
-bool is_ever_chosen(Family family) {
-    return std::any_of(std::begin(kChoiceOrder), std::end(kChoiceOrder),
-                       [family](ChoiceStep const& s) { return s.family == family; });
 }
 
 XQAParams overridden(XQAParams const& params, Overrides const& overrides) {

@@ -59,7 +59,7 @@ struct Selection {
     KernelSpec spec;
     // The kernel of launches that do not pass the perf gate; unset where it is off, or the family is not one that it judges.
     std::optional<KernelSpec> below_gate;
-    std::string reason;                 // "choice.hmma: ..." or "forced: ...": which order was followed and who refused before
+    std::string reason;                 // "choice.gmma: ..." or "forced: ...": which order was followed and who refused before
     std::vector<Admission> admissions;  // one a family, in kFamilies' order
 
     // All kernels that launches of the shape may run.
@@ -71,11 +71,9 @@ struct Selection {
 // a forced choice that no forced family serves is UNSUPPORTED too, never a silent fallback.
 Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrides const& overrides);
 
-// The normal choice among families that admit a shape: mla, else hmma, else mmha. The rules make this the whole policy: mla admits MLA
-// shapes alone, and plain MHA is mmha's. gmma runs where it is forced. nullopt: nobody admits it.
+// The normal choice among families that admit a shape: mla, else gmma, else hmma, else mmha. The rules make this the whole policy: mla
+// admits MLA shapes alone, gmma sm_90a alone, and plain MHA is mmha's. nullopt: nobody admits it.
 std::optional<Family> choose(std::span<Admission const> admissions);
-// Whether the normal choice ever is the family: others run where they are forced alone.
-bool is_ever_chosen(Family family);
 
 // The reference system's estimate of whether a tensor-core kernel pays (XQAJIT_PERF_GATE=reference), asked at each launch: where it does
 // not, Selection::below_gate runs. past_len: tokens of the longest request; multi_block: whether its KV may be divided.

@@ -38,10 +38,7 @@ public:
 
     bool admits(XQAParams const& params) const {
         Result<XQAParams> const shape = checked(params);
-        // A family that runs where it is forced alone leaves out the rules that are choices.
-        static constexpr RuleKind kChoices[] = {RuleKind::kChoice};
-        std::span<RuleKind const> const waived = is_ever_chosen(family_) ? std::span<RuleKind const>() : std::span(kChoices);
-        return shape.ok() && admit(family_, *shape, arch_, waived).ok;
+        return shape.ok() && admit(family_, *shape, arch_).ok;
     }
     // The values of one field for which `base` with that field is admitted.
     Json values(XQAParams const& base, std::uint32_t first, std::uint32_t last,

@@ -41,7 +41,7 @@ TEST_CASE("bench measures each shape of a list at each point", "[cli]") {
     CHECK(row["lengths"] == "100");
     CHECK(row["kv_bytes"] == 2 * 100 * 8 * (128 + 128) * 2);
     CHECK(row["copies"] == 6);  // 800 KiB each, past four times the fake GPU's megabyte of L2
-    CHECK(row["family"] == "hmma");
+    CHECK(row["family"] == "gmma");
     CHECK(row["kv_dtype"] == "bf16");
     CHECK(row["nb_sub_seq"] >= 1);
     CHECK(row["grid_x"] >= 8);

@@ -227,7 +227,7 @@ TEST_CASE("explain: one shape, a list, and one that nobody serves", "[cli]") {
     ProcessResult const text = shell.run(with_shape({"explain", "--arch", "sm_90a"}));
     CHECK(text.code == 0);
     for (char const* part :
-         {"hmma", "choice.hmma", "balanced", "mmha", "macros", "XQAJIT_HEAD_DIM=128", "workspace", "mla.not_built"})
+         {"gmma", "choice.gmma", "balanced", "mmha", "macros", "XQAJIT_HEAD_DIM=128", "workspace", "mla.not_built"})
         CHECK(contains(text.out, part));
 }
 

@@ -53,13 +53,15 @@ std::map<std::string, Spoil> const kExamples = {
     {"gmma.kv_dtype", [](Subject& s) { s.params.kv_dtype = XQAJIT_DTYPE_FP16; }},
     {"gmma.out_dtype", [](Subject& s) { s.params.out_dtype = XQAJIT_DTYPE_INT8; }},
     {"gmma.head_dim", [](Subject& s) { s.params.head_dim = 192, s.params.head_dim_v = 128; }},
+    {"gmma.group", [](Subject& s) { s.params.num_q_heads = 129, s.params.num_kv_heads = 1; }},
     {"gmma.beam", [](Subject& s) { s.params.beam_width = 4; }},
-    {"gmma.rows", [](Subject& s) { s.params.num_q_heads = 17, s.params.num_kv_heads = 1; }},
+    {"gmma.rows", [](Subject& s) { s.params.num_q_heads = 17 * 8, s.params.head_dim = s.params.head_dim_v = 32; }},
     {"gmma.page", [](Subject& s) { s.params.page_size = 512; }},
     {"gmma.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
     {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
     {"gmma.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1; }},
     {"gmma.mha", [](Subject& s) { s.params.num_q_heads = s.params.num_kv_heads; }},
+    {"gmma.lines", [](Subject& s) { s.params.head_dim = s.params.head_dim_v = 80; }},
 
     {"mla.arch", [](Subject& s) { s.arch = test::arch("sm_100a"); }},
     {"mla.head_dim", [](Subject& s) { s.params = test::gqa_shape(); }},
@@ -67,7 +69,6 @@ std::map<std::string, Spoil> const kExamples = {
     {"mla.kv_dtype", [](Subject& s) { s.params.kv_dtype = XQAJIT_DTYPE_INT8; }},
     {"mla.out_dtype", [](Subject& s) { s.params.out_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
     {"mla.group", [](Subject& s) { s.params.num_q_heads = 129; }},
-    {"gmma.lines", [](Subject& s) { s.params.head_dim = s.params.head_dim_v = 80; }},
     {"mla.beam", [](Subject& s) { s.params.beam_width = 2; }},
     {"mla.page", [](Subject& s) { s.params.page_size = 0; }},
     {"mla.tree_draft", [](Subject& s) { s.params.spec_dec = XQAJIT_SPEC_DEC_TREE; }},
@@ -244,7 +245,7 @@ TEST_CASE("hmma admits what the reference's tensor-core kernel serves, on every 
     for (char const* const name : test::kArchNames) check_rows(Family::kHmma, kRows, name);
 }
 
-TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[select][A02]") {
+TEST_CASE("gmma admits groups and drafts on sm_90a, and few query rows of a small head", "[select][A02]") {
     constexpr Row kRows[] = {
         {"GQA", [](XQAParams&) {}, nullptr},
         {"contiguous", [](XQAParams& p) { p.page_size = 0; }, nullptr},
@@ -259,16 +260,25 @@ TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[
         {"a quarter of a line", [](XQAParams& p) { p.head_dim = p.head_dim_v = 16; }, "gmma.lines"},
         {"a line and a half", [](XQAParams& p) { p.head_dim = p.head_dim_v = 96; }, "gmma.lines"},
         {"less than a line", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_INT8, p.head_dim = p.head_dim_v = 80; }, "gmma.lines"},
-        {"group 9 of a large head", [](XQAParams& p) { p.num_q_heads = 72, p.head_dim = p.head_dim_v = 192; }, "gmma.rows"},
+        {"group 9 of a large head", [](XQAParams& p) { p.num_q_heads = 72, p.head_dim = p.head_dim_v = 192; }, nullptr},
         {"largest head", [](XQAParams& p) { p.head_dim = p.head_dim_v = 256; }, nullptr},
         {"group 16", [](XQAParams& p) { p.num_q_heads = 128; }, nullptr},
+        {"group 17", [](XQAParams& p) { p.num_q_heads = 17, p.num_kv_heads = 1; }, nullptr},
+        {"group 128", [](XQAParams& p) { p.num_q_heads = 128, p.num_kv_heads = 1; }, nullptr},
+        {"group 129", [](XQAParams& p) { p.num_q_heads = 129, p.num_kv_heads = 1; }, "gmma.group"},
+        {"group 128 of the largest head", [](XQAParams& p) { p.num_q_heads = 1024, p.head_dim = p.head_dim_v = 256; }, nullptr},
+        {"group 16 of a small head", [](XQAParams& p) { p.num_q_heads = 128, p.head_dim = p.head_dim_v = 32; }, nullptr},
+        {"group 17 of a small head", [](XQAParams& p) { p.num_q_heads = 136, p.head_dim = p.head_dim_v = 32; }, "gmma.rows"},
+        {"draft of 3 of a small head",
+         [](XQAParams& p) { p.head_dim = p.head_dim_v = 32, p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 3; }, "gmma.rows"},
         {"window, sinks, cap, lse", [](XQAParams& p) { p.sliding_window = 9, p.sinks = p.lse = 1, p.softcap = 5; }, nullptr},
         {"linear draft of 2", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 2; }, nullptr},
         {"tree draft of 2", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 2; }, nullptr},
         {"MHA with a draft", [](XQAParams& p) { p.num_q_heads = 8, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 16; }, nullptr},
-        {"group 17", [](XQAParams& p) { p.num_q_heads = 17, p.num_kv_heads = 1; }, "gmma.rows"},
-        {"linear draft of 3", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 3; }, "gmma.rows"},
-        {"tree draft of 3", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 3; }, "gmma.rows"},
+        {"linear draft of 3", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 3; }, nullptr},
+        {"tree draft of 3", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 3; }, nullptr},
+        {"linear draft of 64", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 64; }, nullptr},
+        {"tree draft of 64", [](XQAParams& p) { p.spec_dec = XQAJIT_SPEC_DEC_TREE, p.q_len = 64; }, nullptr},
         {"beams", [](XQAParams& p) { p.beam_width = 2; }, "gmma.beam"},
         {"plain MHA", [](XQAParams& p) { p.num_q_heads = 8; }, "gmma.mha"},
         {"MLA", [](XQAParams& p) { p = test::mla_shape(); }, "gmma.head_dim"},
@@ -281,10 +291,10 @@ TEST_CASE("gmma admits few query rows on sm_90a, of one token or of a draft", "[
     for (char const* const name : test::kArchNames)
         check_rows(Family::kGmma, kRows, name, std::string(name) == "sm_90a" ? nullptr : "gmma.arch");
     XQAParams rows = test::gqa_shape();
-    rows.q_len = 3, rows.spec_dec = XQAJIT_SPEC_DEC_TREE;
+    rows.head_dim = rows.head_dim_v = 32, rows.q_len = 3, rows.spec_dec = XQAJIT_SPEC_DEC_TREE;
     CHECK(admit(Family::kGmma, rows, test::arch("sm_90a")).text ==
-          "refused unless group size x q_len is at most 16, or 8 where head_dim is above 128: the query rows of a block (here 8 x "
-          "3)");
+          "refused unless group size x q_len is at most 16 where head_dim is below 64: more rows are multiplied by tiles of 64 "
+          "elements (here 8 x 3)");
 }
 
 TEST_CASE("head dims that no kernel has are refused by validation and by every family alike", "[select][C09][A02]") {

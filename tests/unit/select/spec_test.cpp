@@ -4,6 +4,36 @@
 using namespace xqajit;
 using test::gqa_shape;
 
+namespace {
+
+// m_tiles: of up to 8, 16 and 32 rows, and of more.
+void check_m_tiles(Family family, char const* arch, std::uint32_t head_dim, std::int32_t kv_dtype, std::uint32_t beam_width,
+                   std::uint32_t const (&m_tiles)[4]) {
+    struct Rows {
+        std::uint32_t group, q_len;
+    };
+    std::vector<Rows> const rows_of_tile[] = {{{1, 1}, {2, 1}, {5, 1}, {8, 1}, {1, 2}, {1, 8}, {2, 4}, {4, 2}},
+                                              {{9, 1}, {16, 1}, {1, 9}, {1, 16}, {2, 8}, {3, 3}, {8, 2}},
+                                              {{17, 1}, {32, 1}, {1, 17}, {1, 32}, {8, 3}, {4, 8}},
+                                              {{33, 1}, {71, 1}, {128, 1}, {1, 33}, {1, 64}, {5, 7}, {8, 8}, {128, 64}}};
+    for (std::size_t i = 0; i < std::size(rows_of_tile); ++i)
+        for (Rows const& rows : rows_of_tile[i]) {
+            if (beam_width > 1 && rows.q_len > 1) continue;  // no family has both
+            XQAParams shape = gqa_shape();
+            shape.num_q_heads = shape.num_kv_heads * rows.group;
+            shape.head_dim = shape.head_dim_v = head_dim;
+            shape.kv_dtype = kv_dtype;
+            shape.beam_width = beam_width;
+            shape.q_len = rows.q_len;
+            if (rows.q_len > 1) shape.spec_dec = XQAJIT_SPEC_DEC_TREE;
+            INFO(family_name(family) << " " << arch << " D " << head_dim << " " << dtype_name(kv_dtype) << " beam " << beam_width
+                                     << " G " << rows.group << " q_len " << rows.q_len);
+            CHECK(make_spec(family, shape, test::arch(arch)).m_tile == m_tiles[i]);
+        }
+}
+
+}  // namespace
+
 TEST_CASE("the M tile follows each family's rule", "[select]") {
     struct Case {
         Family family;
@@ -12,12 +42,18 @@ TEST_CASE("the M tile follows each family's rule", "[select]") {
         std::uint32_t m_tile;
     };
     auto const c = GENERATE(values<Case>({
-        {Family::kMmha, 1, 1, false, 1},   {Family::kMmha, 2, 1, false, 2},   {Family::kMmha, 3, 1, false, 2},
-        {Family::kMmha, 7, 1, false, 2},   {Family::kMmha, 128, 1, false, 2}, {Family::kMmha, 1, 2, false, 2},
-        {Family::kMmha, 1, 64, false, 2},  {Family::kMmha, 1, 1, true, 1},    {Family::kMmha, 2, 1, true, 2},
-        {Family::kMmha, 128, 1, true, 2},  {Family::kMmha, 16, 8, true, 2},   {Family::kGmma, 1, 1, false, 8},
-        {Family::kGmma, 8, 1, false, 8},   {Family::kGmma, 4, 2, false, 8},   {Family::kGmma, 9, 1, false, 16},
-        {Family::kGmma, 16, 1, false, 16}, {Family::kGmma, 8, 2, false, 16},  {Family::kMla, 128, 1, true, 128},
+        {Family::kMmha, 1, 1, false, 1},
+        {Family::kMmha, 2, 1, false, 2},
+        {Family::kMmha, 3, 1, false, 2},
+        {Family::kMmha, 7, 1, false, 2},
+        {Family::kMmha, 128, 1, false, 2},
+        {Family::kMmha, 1, 2, false, 2},
+        {Family::kMmha, 1, 64, false, 2},
+        {Family::kMmha, 1, 1, true, 1},
+        {Family::kMmha, 2, 1, true, 2},
+        {Family::kMmha, 128, 1, true, 2},
+        {Family::kMmha, 16, 8, true, 2},
+        {Family::kMla, 128, 1, true, 128},
         {Family::kMla, 16, 2, true, 64},
     }));
     XQAParams shape = c.mla ? test::mla_shape() : gqa_shape();
@@ -61,27 +97,30 @@ TEST_CASE("hmma's M tile holds the rows, as far as registers and the shared memo
         {"sm_90a", 144, fp8, 4, {8, 8, 8, 8}},
         {"sm_86", 256, bf16, 4, {8, 8, 8, 8}},
     }));
-    struct Rows {
-        std::uint32_t group, q_len;
+    check_m_tiles(Family::kHmma, c.arch, c.head_dim, c.kv_dtype, c.beam_width, c.m_tiles);
+}
+
+TEST_CASE("gmma's M tile holds the rows, as far as registers do", "[select]") {
+    struct Case {
+        std::uint32_t head_dim;
+        std::uint32_t m_tiles[4];  // of up to 8, 16 and 32 rows, and of more
     };
-    std::vector<Rows> const rows_of_tile[] = {{{1, 1}, {2, 1}, {5, 1}, {8, 1}, {1, 2}, {1, 8}, {2, 4}, {4, 2}},
-                                              {{9, 1}, {16, 1}, {1, 9}, {1, 16}, {2, 8}, {3, 3}, {8, 2}},
-                                              {{17, 1}, {32, 1}, {1, 17}, {1, 32}, {8, 3}, {4, 8}},
-                                              {{33, 1}, {71, 1}, {128, 1}, {1, 33}, {1, 64}, {5, 7}, {8, 8}, {128, 64}}};
-    for (std::size_t i = 0; i < std::size(rows_of_tile); ++i)
-        for (Rows const& rows : rows_of_tile[i]) {
-            if (c.beam_width > 1 && rows.q_len > 1) continue;  // no family has both
-            XQAParams shape = gqa_shape();
-            shape.num_q_heads = shape.num_kv_heads * rows.group;
-            shape.head_dim = shape.head_dim_v = c.head_dim;
-            shape.kv_dtype = c.kv_dtype;
-            shape.beam_width = c.beam_width;
-            shape.q_len = rows.q_len;
-            if (rows.q_len > 1) shape.spec_dec = XQAJIT_SPEC_DEC_TREE;
-            INFO(c.arch << " D " << c.head_dim << " " << dtype_name(c.kv_dtype) << " beam " << c.beam_width << " G " << rows.group
-                        << " q_len " << rows.q_len);
-            CHECK(make_spec(Family::kHmma, shape, test::arch(c.arch)).m_tile == c.m_tiles[i]);
-        }
+    auto const c = GENERATE(values<Case>({
+        {64, {8, 16, 32, 64}},
+        {80, {8, 16, 32, 64}},
+        {128, {8, 16, 32, 64}},
+        {144, {8, 32, 32, 32}},
+        {256, {8, 32, 32, 32}},
+    }));
+    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
+        check_m_tiles(Family::kGmma, "sm_90a", c.head_dim, kv_dtype, 1, c.m_tiles);
+    for (std::uint32_t const head_dim : {16u, 32u, 48u}) {  // which has no more rows
+        XQAParams shape = gqa_shape();
+        shape.head_dim = shape.head_dim_v = head_dim;
+        CHECK(make_spec(Family::kGmma, shape, test::arch("sm_90a")).m_tile == 8);
+        shape.num_q_heads = shape.num_kv_heads * 16;
+        CHECK(make_spec(Family::kGmma, shape, test::arch("sm_90a")).m_tile == 16);
+    }
 }
 
 TEST_CASE("every compile-time field alone makes another spec, and prints differently", "[select][J10]") {

@@ -286,19 +286,21 @@ TEST_CASE("hmma's capabilities are the shapes that it serves by choice", "[servi
     }
 }
 
-TEST_CASE("gmma's capabilities are few query rows, on sm_90a alone", "[service][A01][A02]") {
+TEST_CASE("gmma's capabilities are the shapes that it serves by choice, on sm_90a alone", "[service][A01][A02]") {
     World world;
     for (char const* arch : {"sm_80", "sm_100a", "sm_120f"})
         CHECK(capabilities(*world.service(), arch, Family::kGmma)["decode"].is_null());
     json const decode = capabilities(*world.service(), "sm_90a", Family::kGmma)["decode"];
     CHECK(decode["page_sizes"] == json({0, 8, 16, 32, 64, 128}));
-    CHECK(decode["head_dims"].size() == 16);
-    CHECK(decode["group_sizes"] == json({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}));
+    CHECK(decode["head_dims"] == json({32, 64, 128, 192, 256}));  // of whole lines, or half a one
+    REQUIRE(decode["group_sizes"].size() == 127);                 // 1 is mmha's
+    CHECK(decode["group_sizes"][0] == 2);
     CHECK(decode["beam_widths"] == json({1}));
     CHECK(decode["divisions"] == json({"static", "balanced", "invariant"}));
     CHECK(decode["dtypes"] == capabilities(*world.service(), "sm_90a", Family::kHmma)["decode"]["dtypes"]);
-    CHECK(decode["drafts"]["linear"]["q_len"] == json({1, 2}));  // of 8 heads a KV head
-    CHECK(decode["drafts"]["tree"]["q_len"] == json({1, 2}));
+    CHECK(decode["drafts"]["linear"]["q_len"].size() == 64);
+    CHECK(decode["drafts"]["tree"]["q_len"].size() == 64);
+    CHECK(decode["drafts"]["ragged"] == true);
     for (char const* feature : {"sliding_window", "softcap", "sinks", "lse"}) CHECK(decode[feature] == true);
     for (char const* feature : {"input_kv", "skip_softmax", "numeric_fp8"}) CHECK(decode[feature] == false);
 }
@@ -318,7 +320,7 @@ TEST_CASE("the listing names entries, and one is shown by the start of its key",
     CHECK(listing["summary"]["entries"] == 2);
     for (json const& entry : listing["entries"]) {
         CHECK(entry["ok"] == true);
-        CHECK(entry["metadata"]["family"] == "hmma");
+        CHECK(entry["metadata"]["family"] == "gmma");
         CHECK(entry["metadata"]["target"] == "sm_90a");
         CHECK(entry["metadata"]["nvrtc_version"] == "13.0");
         CHECK(entry["metadata"]["macros"].contains("XQAJIT_HEAD_DIM"));

@@ -108,7 +108,7 @@ TEST_CASE("with the perf gate a workspace serves both kernels that may run", "[s
                 World::set(variable, "");
                 return bytes;
             };
-            std::uint64_t const tensor_cores = size_with("XQAJIT_FORCE_KERNEL", "hmma");
+            std::uint64_t const tensor_cores = size_with("XQAJIT_FORCE_KERNEL", "gmma,hmma");
             std::uint64_t const mmha = size_with("XQAJIT_FORCE_KERNEL", "mmha");
             CHECK(size_with("XQAJIT_PERF_GATE", "off") == tensor_cores);
             CHECK(size_with("XQAJIT_PERF_GATE", "reference") == std::max(tensor_cores, mmha));
@@ -129,7 +129,7 @@ TEST_CASE("with the perf gate prewarm compiles both kernels that launches of a s
     std::map<std::string, std::vector<std::string>> families;  // of the first name
     for (json const& kernel : report["kernels"]) families[kernel["names"].dump()].push_back(kernel["family"]);
     CHECK(families == std::map<std::string, std::vector<std::string>>{
-                          {"[\"a\"]", {"hmma", "mmha"}}, {"[\"b\"]", {"hmma", "mmha"}}, {"[\"c\"]", {"mmha"}}});
+                          {"[\"a\"]", {"gmma", "mmha"}}, {"[\"b\"]", {"gmma", "mmha"}}, {"[\"c\"]", {"mmha"}}});
     CHECK(prewarm(*world.service())["summary"]["hits"] == 5);
     world.enter(0);
     require_ok(world.service()->prepare(plain_params()));
@@ -153,11 +153,11 @@ TEST_CASE("explain shows the kernel and the launch that the perf gate leaves, an
     XQAParams invariant = plain_params();  // a request's kernel must not depend on its neighbours
     invariant.division = XQAJIT_DIVISION_INVARIANT;
     for (Row const& row :
-         {Row{"off", "off", "", plain_params(), 1, false, "hmma", nullptr},
+         {Row{"off", "off", "", plain_params(), 1, false, "gmma", nullptr},
           Row{"below", "reference", "", plain_params(), 1, false, "mmha", "mmha runs at this batch and length"},
-          Row{"above", "reference", "", plain_params(), 5, true, "hmma", "none at this batch and length"},
+          Row{"above", "reference", "", plain_params(), 5, true, "gmma", "none at this batch and length"},
           Row{"mmha's own", "reference", "", mha, 1, false, "mmha", "none: it judges the choice of hmma and gmma, not mmha"},
-          Row{"invariant", "reference", "", invariant, 1, true, "hmma", "none at this batch and length"},
+          Row{"invariant", "reference", "", invariant, 1, true, "gmma", "none at this batch and length"},
           Row{"forced", "reference", "hmma", plain_params(), 1, false, "hmma", "none: XQAJIT_FORCE_KERNEL decides"}}) {
         INFO(row.what);
         world.set("XQAJIT_PERF_GATE", row.gate);

@@ -291,7 +291,7 @@ TEST_CASE("one line is logged a compile or a disk hit, and none for a warm call"
     require_ok(service->prepare(plain_params()));
     std::vector<std::string> const lines = world.logged("");
     REQUIRE(lines.size() == 1);
-    CHECK(contains(lines.front(), "hmma sm_90a "));
+    CHECK(contains(lines.front(), "gmma sm_90a "));
     CHECK(contains(lines.front(), "compiled in"));
     require_ok(service->prepare(plain_params()));
     CHECK(world.logged("").size() == 1);
