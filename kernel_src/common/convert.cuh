@@ -100,19 +100,31 @@ template <Type kType> inline u32 pack_pair(float x, float y) {
     return word;
 }
 
+// Two floats to e4m3, rounded to nearest even and saturated: x in the low byte.
+inline u32 pack_e4m3(float x, float y) {
+#if __CUDA_ARCH__ >= 890
+    u16 codes;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(y), "f"(x));
+    return codes;
+#else
+    return float_to_e4m3(x) | (float_to_e4m3(y) << 8);
+#endif
+}
+
+// Two fp16 to e4m3, sm_89 and later.
+inline u32 half2_to_e4m3(u32 pair) {
+    u16 codes;
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(codes) : "r"(pair));
+    return codes;
+}
+
 // Two neighbouring elements: stored at element offset `element` (even) of `base`.
 template <Type kType> inline void store_pair(void* base, i64 element, float x, float y) {
     if constexpr (type_bytes(kType) == 2) {
         *reinterpret_cast<u32*>(static_cast<u16*>(base) + element) = pack_pair<kType>(x, y);
     } else {
         static_assert(kType == Type::kFp8E4m3, "the output is fp16, bf16 or fp8");
-        u16 codes;
-#if __CUDA_ARCH__ >= 890
-        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(y), "f"(x));
-#else
-        codes = static_cast<u16>(float_to_e4m3(x) | (float_to_e4m3(y) << 8));
-#endif
-        *reinterpret_cast<u16*>(static_cast<u8*>(base) + element) = codes;
+        *reinterpret_cast<u16*>(static_cast<u8*>(base) + element) = static_cast<u16>(pack_e4m3(x, y));
     }
 }
 

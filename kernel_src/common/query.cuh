@@ -11,11 +11,11 @@ struct Query {
     float factor[Config::kMTile];                                           // see score_factor()
 };
 
-// A bf16 q meets fp16 keys when KV has 8 bits: its row is multiplied by a power of two that puts its largest value near 2^14, so
-// that only what is 2^-38 of it or less can be lost.
-inline float fp16_scale(float largest) {
+// The power of two that puts a row's largest value near 2^kExponent. A bf16 q meets fp16 keys when KV has 8 bits: near 2^14 only what is
+// 2^-38 of the largest or less can be lost.
+template <i32 kExponent> inline float scale_to(float largest) {
     i32 const exponent = (__float_as_int(largest) >> 23) & 0xff;
-    return largest == 0.0f ? 1.0f : __int_as_float(min(max(127 + 14 + 127 - exponent, 1), 254) << 23);
+    return largest == 0.0f ? 1.0f : __int_as_float(min(max(127 + kExponent + 127 - exponent, 1), 254) << 23);
 }
 
 // This lane's part of row lane/4 of a row tile: the elements that meet its part of a key.
@@ -43,15 +43,16 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
     return rows;
 }
 
-// Eight elements of a bf16 q.
-inline float largest_of(Vec16 vec) {
-    Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(vec);
+// Of eight elements of q.
+template <Type kType> inline float largest_of(Vec16 vec) {
+    Unpacked<kType> const values = unpack<kType>(vec);
     float largest = 0.0f;
 #pragma unroll
     for (u32 e = 0; e < 8; ++e) largest = fmaxf(largest, fabsf(values.value[e]));
     return largest;
 }
 
+// Of a bf16 q.
 inline Vec16 to_fp16(Vec16 vec, float scale) {
     Unpacked<Type::kBf16> const values = unpack<Type::kBf16>(vec);
 #pragma unroll
@@ -83,11 +84,11 @@ inline float to_operands(KernelArgs const& args, QueryRows& rows) {
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
-            for (u32 two = 0; two < Config::kStepsK / 2; ++two) largest = fmaxf(largest, largest_of(rows.part[c][two]));
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two) largest = fmaxf(largest, largest_of<Type::kBf16>(rows.part[c][two]));
         }
         largest = fmaxf(largest, shuffle_xor(largest, 1));
         largest = fmaxf(largest, shuffle_xor(largest, 2));
-        row_scale = fp16_scale(largest);
+        row_scale = scale_to<14>(largest);
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll

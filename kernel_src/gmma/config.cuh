@@ -8,9 +8,10 @@ namespace xqajit::device {
 
 struct Config : Instance {
     static constexpr bool k8Bit = kVecElems == 16;
+    static constexpr bool kFp8Math = !kExact16;  // q and the weights are rounded to e4m3
     static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
     static constexpr u32 kRowTiles = kMTile / 8;
-    static constexpr GmmaShape kShape = gmma_shape(kHeadDim, type_bytes(kKvType), kMTile);
+    static constexpr GmmaShape kShape = gmma_shape(kHeadDim, type_bytes(kKvType), kMTile, kFp8Math);
     static constexpr u32 kSegment = kShape.segment_bytes, kSegments = kShape.segments;
     static constexpr u32 kSegmentElems = kSegment / type_bytes(kKvType);
     // K: the 4 lanes of a token hold a chunk of 64 bytes with one load; an mma step takes 16 elements. A lane's vectors of the two
@@ -36,16 +37,16 @@ struct Config : Instance {
     static constexpr u32 kItemBytes = kShape.item_bytes;
     static constexpr u32 kMostItems = max_of(kMostGmmaItems, kMostGmmaGroups* kLeastGmmaItems);  // barriers for so many
     // wide.cuh: a group multiplies a whole tile by wgmma.
-    static constexpr u32 kQuerySegments = kSegments * kSegmentElems / 64;  // of q: 64 elements of 16 bits
-    static constexpr u32 kKeySteps = k8Bit ? kChunksK * kStepsK : kHeadDim / 16;
+    static constexpr u32 kQueryVectors = kSegments * kSegmentElems / 8;  // of q, eight elements each: whole segments of K's row
+    static constexpr u32 kKeySteps = kFp8Math ? (kHeadDim + 31) / 32 : k8Bit ? kChunksK * kStepsK : kHeadDim / 16;
     static constexpr u32 kValueTiles = kSegments * kSegmentElems / 64;  // of 64 elements
 
-    static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
+    static_assert(kExact16 || kKvType == Type::kFp8E4m3, "numeric fp8 goes with fp8_e4m3 KV");
     static_assert(!kSkipSoftmax, "every visible token is read");
     static_assert(!kInputKv, "gmma does not append");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
-    static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && kHeadDim <= 128) || (kMTile == 32 && kHeadDim >= 64) ||
+    static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && (kHeadDim <= 128 || kFp8Math)) || (kMTile == 32 && kHeadDim >= 64) ||
                       (kMTile == 64 && kHeadDim >= 64 && kHeadDim <= 128),
                   "M tile is 8 rows, 16 up to head dim 128, 32 from head dim 64 on, or 64 from 64 to 128");
     static_assert(kPageSize <= 128, "page size is at most 128");

@@ -3,7 +3,7 @@
 #include "gmma/config.cuh"
 
 #include "common/find_work.cuh"
-#if XQAJIT_M_TILE > 16
+#if XQAJIT_M_TILE > 16 || XQAJIT_NUMERIC != 1
 #include "gmma/wide.cuh"
 #else
 #include "gmma/consume.cuh"
@@ -15,7 +15,7 @@ using namespace xqajit::device;
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
 extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups),
-                                             gmma_two_large_blocks_fit(Config::kHeadDim, Config::kMTile) ? 2 : 1)
+                                             gmma_two_large_blocks_fit(Config::kHeadDim, Config::kMTile, Config::kFp8Math) ? 2 : 1)
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8

@@ -12,6 +12,8 @@ struct GmmaShape {
     u32 tile_tokens;    // of an item of the ring: K or V of so many tokens
     u32 item_bytes;
     u32 blocks_an_sm;  // at once, of one group of warps each: what the registers hold
+    bool wide;         // a group multiplies a whole tile by wgmma; else each warp its own tokens by mma
+    bool fp8_math;     // q and the weights are rounded to e4m3: wide, whatever the rows
 };
 
 constexpr u32 kMostGmmaGroups = 2;      // of four warps, in a block
@@ -21,27 +23,34 @@ constexpr u32 kGmmaFlight = 96 * 1024;  // bytes of an SM's rings: more on their
 constexpr u32 kMostGmmaItems = 12;      // of an SM's rings, likewise
 constexpr u32 kLeastGmmaItems = 2;      // of one ring: K and V
 
-constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
+constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile, bool fp8_math = false) {
     u32 const row_bytes = head_dim * kv_bytes;
     u32 const segment = row_bytes <= 64 ? 64 : 128;
     u32 const segments = (row_bytes + segment - 1) / segment;
     u32 const item = 64 * segment * segments;
-    return {segment, segments, 64, item, item >= 16384 || m_tile > 8 ? 2u : 4u};
+    return {segment, segments, 64, item, item >= 16384 || m_tile > 8 ? 2u : 4u, fp8_math || m_tile > kMostNarrowRows, fp8_math};
 }
 
 // Whether the kernel keeps its registers few enough for two blocks of kMostGmmaGroups an SM.
-constexpr bool gmma_two_large_blocks_fit(u32 head_dim, u32 m_tile) { return m_tile == 8 && head_dim <= 128; }
+constexpr bool gmma_two_large_blocks_fit(u32 head_dim, u32 m_tile, bool fp8_math = false) {
+    return m_tile == 8 && head_dim <= 128 && !fp8_math;
+}
 
-constexpr bool gmma_is_wide(u32 m_tile) { return m_tile > kMostNarrowRows; }
-
-// Bytes that a wide block has in front of its rings, 0 of a narrow one. q: rows of 128 bytes for each 64 elements, or for each 64 codes of
-// K's segments. P^T, of each group: 64 tokens' rows of 128 bytes.
-constexpr u32 kGmmaWeightBytes = 64 * 128;
+// Bytes that a wide block has in front of its rings, 0 of a narrow one.
+// q: rows of 128 bytes for each 64 elements, or for each 64 codes of K's segments; in fp8 math segments as K's.
 constexpr u32 gmma_query_bytes(GmmaShape shape, u32 kv_bytes, u32 m_tile) {
-    return gmma_is_wide(m_tile) ? shape.segments * shape.segment_bytes / kv_bytes / 64 * m_tile * 128 : 0;
+    if (!shape.wide) return 0;
+    u32 const row = shape.segments * shape.segment_bytes;
+    return m_tile * (shape.fp8_math ? row : row / kv_bytes * 2);
+}
+// A group's weights: of 64 tokens, in fp16 or bf16 a row of 128 bytes a token, in fp8 math a row of 64 a query row.
+constexpr u32 gmma_weight_bytes(GmmaShape shape, u32 m_tile) {
+    if (!shape.wide) return 0;
+    return shape.fp8_math ? (m_tile * 64 + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment : 64 * 128;
 }
 constexpr u32 gmma_operand_bytes(GmmaShape shape, u32 kv_bytes, u32 m_tile, u32 groups) {
-    return gmma_is_wide(m_tile) ? gmma_query_bytes(shape, kv_bytes, m_tile) + groups * kGmmaWeightBytes : 0;
+    u32 const query = gmma_query_bytes(shape, kv_bytes, m_tile);
+    return (query + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment + groups * gmma_weight_bytes(shape, m_tile);
 }
 
 // One more warp copies.
@@ -56,16 +65,17 @@ constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {
 
 // Bytes of static shared memory, at most. A row's: q in whole segments and its factor, or both groups' statistics; and the cluster's. Then
 // the barriers, the work and padding.
-constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile) {
+constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile, bool fp8_math = false) {
     constexpr u32 kClusterStats = 8, kFactor = 4, kGroupStats = 32, kRest = 1024;
-    u32 const row = gmma_is_wide(m_tile) ? kMostGmmaGroups * kGroupStats : (head_dim + 127) / 128 * 256 + kFactor;
+    bool const wide = fp8_math || m_tile > kMostNarrowRows;
+    u32 const row = wide ? kMostGmmaGroups * kGroupStats : (head_dim + 127) / 128 * 256 + kFactor;
     return m_tile * (row + kClusterStats) + kRest;
 }
 
 // Bytes of dynamic shared memory: operands and rings, and in their place at the end the partial result of each warp, or of each group.
 constexpr u32 gmma_dynamic_smem(GmmaShape shape, u32 head_dim, u32 kv_bytes, u32 m_tile, u32 groups, u32 items) {
     u32 const rings = gmma_operand_bytes(shape, kv_bytes, m_tile, groups) + groups * items * shape.item_bytes;
-    u32 const partials = groups * (gmma_is_wide(m_tile) ? 1 : 4) * partial_floats(m_tile, head_dim) * 4;
+    u32 const partials = groups * (shape.wide ? 1 : 4) * partial_floats(m_tile, head_dim) * 4;
     return kGmmaAlignment + (rings > partials ? rings : partials);
 }
 

@@ -6,23 +6,28 @@
 
 namespace xqajit::device {
 
-// PTX ISA: matrix descriptor, 128-byte swizzle, eight rows 1024 bytes apart. `address`: of the first element, in shared memory, the same
-// in all lanes. The shuffle tells the compiler so: else each product waits for its descriptor to become uniform.
-inline u64 matrix_at(u32 address) {
-    return static_cast<u64>(__shfl_sync(0xffffffffu, address, 0) >> 4) | (u64{1} << 16) | (u64{1024 >> 4} << 32) | (u64{1} << 62);
+// PTX ISA: matrix descriptor of rows of kRowBytes, eight of which are an atom of the swizzle. `address`: of the first element, in shared
+// memory, the same in all lanes. The shuffle tells the compiler so: else each product waits for its descriptor to become uniform.
+template <u32 kRowBytes = 128> inline u64 matrix_at(u32 address) {
+    static_assert(kRowBytes == 128 || kRowBytes == 64);
+    constexpr u64 kSwizzle = kRowBytes == 128 ? 1 : 2;
+    return static_cast<u64>(__shfl_sync(0xffffffffu, address, 0) >> 4) | (u64{1} << 16) | (u64{8 * kRowBytes >> 4} << 32) |
+           (kSwizzle << 62);
 }
 
 inline u64 advanced(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 
-// Where vector `vector` of row `row` lies, from the first row of 1024 on.
-inline u32 swizzled(u32 row, u32 vector) { return row * 128 + ((vector ^ row % 8) << 4); }
+// Where vector `vector` of row `row` lies, counted from the first row of whole atoms.
+template <u32 kRowBytes> inline u32 swizzled(u32 row, u32 vector) {
+    return row * kRowBytes + ((vector ^ (kRowBytes == 128 ? row % 8 : row / 2 % 4)) << 4);
+}
 
 // Four 8 x 8 matrices of 16-bit elements, as mma has its accumulators: lane l names row l % 8 of matrix l / 8 (PTX ISA: stmatrix).
+// No C++ load reads what it writes, so other loads may pass it.
 inline void store_matrices(u32 address, u32 const (&word)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  :
-                 : "r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
-                 : "memory");
+                 : "r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]));
 }
 
 inline void store_shared(u32 address, Vec16 vec) {
@@ -30,6 +35,10 @@ inline void store_shared(u32 address, Vec16 vec) {
                  :
                  : "r"(address), "r"(vec.word[0]), "r"(vec.word[1]), "r"(vec.word[2]), "r"(vec.word[3])
                  : "memory");
+}
+
+inline void store_shared(u32 address, Vec8 vec) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" : : "r"(address), "r"(vec.word[0]), "r"(vec.word[1]) : "memory");
 }
 
 inline void store_shared(u32 address, u32 word) { asm volatile("st.shared.u32 [%0], %1;" : : "r"(address), "r"(word) : "memory"); }
@@ -67,52 +76,54 @@ inline void end_products() {
     asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
 }
 
-// Operands of the 64 x N accumulators: this lane has rows lane/4 and lane/4 + 8 of its warp's 16, of each eight columns 2*(lane%4) and the
-// next; [N / 8][row][column].
+// The 64 x N accumulators, as operands: this lane has rows lane/4 and lane/4 + 8 of its warp's 16, of each eight columns 2*(lane%4) and
+// the next; [N / 8][row][column].
 #define XQAJIT_D4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define XQAJIT_D16(d, i) XQAJIT_D4(d, i), XQAJIT_D4(d, i + 4), XQAJIT_D4(d, i + 8), XQAJIT_D4(d, i + 12)
+#define XQAJIT_D8(d, i) XQAJIT_D4(d, i), XQAJIT_D4(d, i + 4)
+#define XQAJIT_D16(d, i) XQAJIT_D8(d, i), XQAJIT_D8(d, i + 8)
 #define XQAJIT_D32(d) XQAJIT_D16(d, 0), XQAJIT_D16(d, 16)
-#define XQAJIT_NAMES16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define XQAJIT_NAMES32 XQAJIT_NAMES16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define XQAJIT_N4 "%0, %1, %2, %3"
+#define XQAJIT_N8 XQAJIT_N4 ", %4, %5, %6, %7"
+#define XQAJIT_N16 XQAJIT_N8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define XQAJIT_N32 XQAJIT_N16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
-// D (+)= A B with A and B in shared memory, k = 16. Not kTransposed: rows of both run along k. kTransposed: along m and n.
-#define XQAJIT_MULTIPLY_SHARED(n, type, names, d, a, b, add, p, q, r, t)                                                      \
-    asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" r ", 0;\n\twgmma.mma_async.sync.aligned.m64n" n "k16.f32." type \
-                 " {" names "}, %" p ", %" q ", add, 1, 1, %" t ", %" t ";\n\t}"                                              \
-                 : d                                                                                                          \
-                 : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0))
+// D (+)= A B: `shape` "m64n8k16" and so on, `types` of A and B, `names` of D's registers, `a` and `b` of the operands, `flag` whether D is
+// added to. `tail`: the operands' signs and, of 16-bit types, whether they are transposed.
+#define XQAJIT_PRODUCT(shape, types, names, a, b, flag, tail)                                                                              \
+    "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " flag ", 0;\n\twgmma.mma_async.sync.aligned." shape ".f32." types " {" names "}, " a ", " b \
+    ", add, 1, 1" tail ";\n\t}"
 
-// The same with A in registers, as mma.m16n8k16 has it.
-#define XQAJIT_MULTIPLY_REGISTERS(n, type, names, d, a, b, add, p0, p1, p2, p3, q, r, t)                                      \
-    asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" r ", 0;\n\twgmma.mma_async.sync.aligned.m64n" n "k16.f32." type \
-                 " {" names "}, {%" p0 ", %" p1 ", %" p2 ", %" p3 "}, %" q ", add, 1, 1, %" t ";\n\t}"                        \
-                 : d                                                                                                          \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0))
-
-template <bool kFp16, bool kTransposed> inline void multiply(float (&d)[16], u64 a, u64 b, u32 add) {
-    if constexpr (kFp16) {
-        XQAJIT_MULTIPLY_SHARED("32", "f16.f16", XQAJIT_NAMES16, XQAJIT_D16(d, 0), a, b, add, "16", "17", "18", "19");
-    } else {
-        XQAJIT_MULTIPLY_SHARED("32", "bf16.bf16", XQAJIT_NAMES16, XQAJIT_D16(d, 0), a, b, add, "16", "17", "18", "19");
+// A and B in shared memory. 16 bits: k = 16; rows of both run along k, or, if kTransposed, along m and n. fp8: k = 32, along k.
+#define XQAJIT_DEFINE_MULTIPLY(floats, n, names, d, i0, i1, i2, i3, i4, i5, i6)                                                            \
+    template <bool kFp16, bool kTransposed> inline void multiply(float (&acc)[floats], u64 a, u64 b, u32 add) {                            \
+        if constexpr (kFp16) {                                                                                                             \
+            asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "%" i0, "%" i1, "%" i2, ", %" i3 ", %" i3)                       \
+                         : d                                                                                                               \
+                         : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                                                            \
+        } else {                                                                                                                           \
+            asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "bf16.bf16", names, "%" i0, "%" i1, "%" i2, ", %" i3 ", %" i3)                     \
+                         : d                                                                                                               \
+                         : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                                                            \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    inline void multiply_fp8(float (&acc)[floats], u64 a, u64 b, u32 add) {                                                                \
+        asm volatile(XQAJIT_PRODUCT("m64n" n "k32", "e4m3.e4m3", names, "%" i0, "%" i1, "%" i2, "") : d : "l"(a), "l"(b), "r"(add));       \
+    }                                                                                                                                      \
+    /* A in registers, as mma.m16n8k16 or .m16n8k32 has it; 8-bit KV alone, fp16 there. */                                                 \
+    template <bool kTransposed> inline void multiply(float (&acc)[floats], u32 const (&a)[4], u64 b, u32 add) {                            \
+        asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, ", %" i6)    \
+                     : d                                                                                                                   \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                            \
+    }                                                                                                                                      \
+    inline void multiply_fp8(float (&acc)[floats], u32 const (&a)[4], u64 b, u32 add) {                                                    \
+        asm volatile(XQAJIT_PRODUCT("m64n" n "k32", "e4m3.e4m3", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, "")        \
+                     : d                                                                                                                   \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                                      \
     }
-}
 
-template <bool kFp16, bool kTransposed> inline void multiply(float (&d)[32], u64 a, u64 b, u32 add) {
-    if constexpr (kFp16) {
-        XQAJIT_MULTIPLY_SHARED("64", "f16.f16", XQAJIT_NAMES32, XQAJIT_D32(d), a, b, add, "32", "33", "34", "35");
-    } else {
-        XQAJIT_MULTIPLY_SHARED("64", "bf16.bf16", XQAJIT_NAMES32, XQAJIT_D32(d), a, b, add, "32", "33", "34", "35");
-    }
-}
-
-// 8-bit KV alone has A in registers, and is fp16 there.
-template <bool kTransposed> inline void multiply(float (&d)[16], u32 const (&a)[4], u64 b, u32 add) {
-    XQAJIT_MULTIPLY_REGISTERS("32", "f16.f16", XQAJIT_NAMES16, XQAJIT_D16(d, 0), a, b, add, "16", "17", "18", "19", "20", "21",
-                              "22");
-}
-
-template <bool kTransposed> inline void multiply(float (&d)[32], u32 const (&a)[4], u64 b, u32 add) {
-    XQAJIT_MULTIPLY_REGISTERS("64", "f16.f16", XQAJIT_NAMES32, XQAJIT_D32(d), a, b, add, "32", "33", "34", "35", "36", "37", "38");
-}
+XQAJIT_DEFINE_MULTIPLY(4, "8", XQAJIT_N4, XQAJIT_D4(acc, 0), "4", "5", "6", "7", "8", "9", "10")
+XQAJIT_DEFINE_MULTIPLY(8, "16", XQAJIT_N8, XQAJIT_D8(acc, 0), "8", "9", "10", "11", "12", "13", "14")
+XQAJIT_DEFINE_MULTIPLY(16, "32", XQAJIT_N16, XQAJIT_D16(acc, 0), "16", "17", "18", "19", "20", "21", "22")
+XQAJIT_DEFINE_MULTIPLY(32, "64", XQAJIT_N32, XQAJIT_D32(acc), "32", "33", "34", "35", "36", "37", "38")
 
 }  // namespace xqajit::device

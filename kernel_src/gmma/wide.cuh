@@ -20,7 +20,7 @@ constexpr u32 kPartialsOfGroup = 1;
 
 // The columns' statistics, the same in the four warps.
 struct alignas(16) GroupShared {
-    Pair affine[kColumns];  // weight = exp2(score * x - y). y: the largest scaled score so far, or somewhat less
+    Pair affine[kColumns];  // weight = exp2(score * x - y). y: the largest scaled score so far less kLargestWeight, or somewhat less
     float limit[kColumns];  // a raw score above it raises y; -inf where no token was visible yet
     float factor[Config::kHasSoftcap ? kColumns : 1];  // of raw scores, in units of the cap
     float of_warp[4][kColumns];                        // what the warps tell one another
@@ -29,10 +29,15 @@ struct ConsumerShared {
     GroupShared group[kMostGmmaGroups];
 };
 
-// In front of the rings: q, and each group's P^T, [64 tokens][kColumns] in rows of 128 bytes, swizzled.
+// In front of the rings: q, and each group's weights, swizzled: P^T, [64 tokens][kColumns] in rows of 128 bytes; in fp8 math P,
+// [kColumns][64 tokens] in rows of 64, of each 16 tokens in the order 0, 1, 8, 9, 2, 3, 10, 11 and so on.
 constexpr u32 operand_bytes(u32 nb_groups) {
     return gmma_operand_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile, nb_groups);
 }
+constexpr u32 kWeightBytes = gmma_weight_bytes(Config::kShape, Config::kMTile);
+
+// Log2 of the largest weight of a row whose y is exact, and how far y may lag behind. e4m3 goes from 2^-9 to 448.
+constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kWideLag = Config::kFp8Math ? 2.0f : kMaxLag;
 constexpr u32 query_arrivals(u32 nb_warps) { return 32 * nb_warps; }
 
 inline void clear(ConsumerState& state) {
@@ -97,7 +102,7 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
     for (u32 i = 0; i < kColumns / 4; ++i) {
         u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
         float const largest = fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
-        float const scaled = largest * own.affine[m].x;
+        float const scaled = largest * own.affine[m].x - kLargestWeight;
         bool const first = own.limit[m] == negative_infinity();
         float const rescale = first || scaled <= own.affine[m].y ? 1.0f : exp2_approx(own.affine[m].y - scaled);
         state.sum[i] *= rescale;
@@ -111,13 +116,30 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
     u32 const m = warp * 32 + lane.eighth * 4 + lane.quarter;
     if (m < kColumns) {
         float const largest = fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
-        float const scale = own.affine[m].x, scaled = largest * scale;
+        float const scale = own.affine[m].x, scaled = largest * scale - kLargestWeight;
         if (largest != negative_infinity() && (own.limit[m] == negative_infinity() || scaled > own.affine[m].y)) {
             own.affine[m].y = scaled;
-            own.limit[m] = (scaled + kMaxLag) / scale;
+            own.limit[m] = (scaled + kLargestWeight + kWideLag) / scale;
         }
     }
     sync_some(barrier, 128);
+}
+
+// This lane's weights of 8 columns from 8 * j on, and of the next 8: [column of 8][half of the 16 tokens][2].
+inline void store_weights(u32 weights, u32 j, u32 warp, Lane lane, float const* weight) {
+    u32 word[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) word[i] = pack_operands(weight[2 * i], weight[2 * i + 1]);
+    // Matrix i of four: columns j + i / 2, tokens i % 2 * 8 and on; this lane names a row of matrix `lane / 8`.
+    u32 const of = lane.eighth / 2, token = warp * 16 + of % 2 * 8 + (lane.eighth % 2 * 4 + lane.quarter);
+    store_matrices(weights + swizzled<128>(token, j + of / 2), word);
+}
+
+// This lane's weights of 8 columns from 8 * j on. Transposed it has column lane/4 of tokens 2 * (lane%4), the next, and those plus 8.
+inline void store_fp8_weights(u32 weights, u32 j, u32 warp, Lane lane, float const* weight) {
+    u32 const low = half2_to_e4m3(transpose(pack_operands(weight[0], weight[1])));
+    u32 const high = half2_to_e4m3(transpose(pack_operands(weight[2], weight[3])));
+    store_shared(weights + swizzled<64>(8 * j + lane.eighth, warp) + 4 * lane.quarter, low | high << 16);
 }
 
 // Scores to weights, which go to `weights` in shared memory.
@@ -131,24 +153,23 @@ inline void soften(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile&
     // Past it no warp reads the last tile's weights any more.
     if (any_of_group(barrier, above)) raise_bases(own, barrier, warp, lane, s, state);
 #pragma unroll
-    for (u32 j = 0; j < kColumns / 8; j += 2) {
-        u32 word[4];
+    for (u32 j = 0; j < kColumns / 8; ++j) {
+        float* const score = &s[4 * j];
+        Quad const affine = *reinterpret_cast<Quad const*>(&own.affine[8 * j + 2 * lane.quarter]);
 #pragma unroll
-        for (u32 i = 0; i < 2; ++i) {
-            float* const score = &s[4 * (j + i)];
-            Quad const affine = *reinterpret_cast<Quad const*>(&own.affine[8 * (j + i) + 2 * lane.quarter]);
+        for (u32 half = 0; half < 2; ++half) {
 #pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                float const left = exp2_approx(fmaf(score[2 * half], affine.value[0], -affine.value[1]));
-                float const right = exp2_approx(fmaf(score[2 * half + 1], affine.value[2], -affine.value[3]));
-                state.sum[2 * (j + i)] += left;
-                state.sum[2 * (j + i) + 1] += right;
-                word[2 * i + half] = pack_operands(left, right);
+            for (u32 side = 0; side < 2; ++side) {
+                float& weight = score[2 * half + side];
+                weight = exp2_approx(fmaf(weight, affine.value[2 * side], -affine.value[2 * side + 1]));
+                state.sum[2 * j + side] += weight;
             }
         }
-        // Matrix i of four: columns j + i / 2, tokens i % 2 * 8 and on; this lane names a row of matrix `lane / 8`.
-        u32 const of = lane.eighth / 2, token = warp * 16 + of % 2 * 8 + (lane.eighth % 2 * 4 + lane.quarter);
-        store_matrices(weights + swizzled(token, j + of / 2), word);
+        if constexpr (Config::kFp8Math) {
+            store_fp8_weights(weights, j, warp, lane, &s[4 * j]);
+        } else if (j % 2 != 0) {
+            store_weights(weights, j - 1, warp, lane, &s[4 * (j - 1)]);
+        }
     }
 }
 
@@ -172,7 +193,7 @@ inline void add_sums(GroupShared& own, u32 barrier, u32 warp, Lane lane, Consume
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
     u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group;
-    u32 const query = ring.items - operand_bytes(ring.nb_groups), weights = query + kQueryBytes + group * kGmmaWeightBytes;
+    u32 const query = ring.items - operand_bytes(ring.nb_groups), weights = ring.items - (ring.nb_groups - group) * kWeightBytes;
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;

@@ -20,24 +20,40 @@ inline u32 value_element(u32 t, u32 half, u32 warp, Lane lane) {
 // S^T = K Q^T. `query`: see wide_query.cuh.
 template <u32 kCount> inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, float (&s)[kCount]) {
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
-    constexpr u32 kQuerySegmentBytes = Config::kMTile * 128;
-    if constexpr (Config::k8Bit) {
-        KeyFragments keys;
-        load_keys(item, warp * Config::kTileTokens, lane, keys);
-        u32 a[Config::kKeySteps][4];
-#pragma unroll
-        for (u32 k = 0; k < Config::kKeySteps; ++k) {
-            HalfPairs const low = widen(keys.row[0][0][k / Config::kStepsK].word[k % Config::kStepsK]);
-            HalfPairs const high = widen(keys.row[0][1][k / Config::kStepsK].word[k % Config::kStepsK]);
-            a[k][0] = low.low, a[k][1] = high.low, a[k][2] = low.high, a[k][3] = high.high;
-        }
-        free_item(empty, tells);
-        u64 const q = matrix_at(query);
+    constexpr u32 kQuerySegmentBytes = Config::kMTile * (Config::kFp8Math ? Config::kSegment : 128);
+    if constexpr (Config::kFp8Math) {
+        constexpr u32 kSteps = Config::kSegment / 32;  // of a segment
+        u64 const keys = matrix_at<Config::kSegment>(item), q = matrix_at<Config::kSegment>(query);
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < Config::kKeySteps; ++k)
-            multiply<false>(s, a[k], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
+            multiply_fp8(s, advanced(keys, k / kSteps * kSegmentItemBytes + k % kSteps * 32),
+                         advanced(q, k / kSteps * kQuerySegmentBytes + k % kSteps * 32), k != 0);
         end_products();
+        if (tells) arrive(empty);
+    } else if constexpr (Config::k8Bit) {
+        constexpr u32 kAtOnce = Config::kChunksSegment * Config::kStepsK;  // steps of a segment: more fragments have no registers
+        KeyFragments keys;
+        load_keys(item, warp * Config::kTileTokens, lane, keys);
+        free_item(empty, tells);
+        u64 const q = matrix_at(query);
+#pragma unroll
+        for (u32 first = 0; first < Config::kKeySteps; first += kAtOnce) {
+            u32 a[kAtOnce][4];
+#pragma unroll
+            for (u32 i = 0; i < kAtOnce; ++i) {
+                u32 const chunk = (first + i) / Config::kStepsK, word = i % Config::kStepsK;
+                HalfPairs const low = widen(keys.row[0][0][chunk].word[word]), high = widen(keys.row[0][1][chunk].word[word]);
+                a[i][0] = low.low, a[i][1] = high.low, a[i][2] = low.high, a[i][3] = high.high;
+            }
+            begin_products();
+#pragma unroll
+            for (u32 i = 0; i < kAtOnce; ++i) {
+                u32 const k = first + i;
+                multiply<false>(s, a[i], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
+            }
+            end_products();
+        }
     } else {
         u64 const keys = matrix_at(item), q = matrix_at(query);
         begin_products();
@@ -76,9 +92,9 @@ inline void load_codes(u32 segment, u32 warp, Lane lane, u32 (&codes)[4][4]) {
     }
 }
 
-// O^T += V^T P^T of one segment of 8-bit V.
+// O^T += V^T P^T of one segment of 8-bit V that becomes fp16.
 template <u32 kCount>
-inline void multiply_codes(u32 const (&codes)[4][4], u64 weights, float (&acc)[Config::kValueTiles][kCount], u32 segment) {
+inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[Config::kValueTiles][kCount], u32 segment) {
     u32 a[4][kTilesOfSegment][4];  // [16 tokens][tile]
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {
@@ -90,12 +106,37 @@ inline void multiply_codes(u32 const (&codes)[4][4], u64 weights, float (&acc)[C
             a[k][t][0] = low.low, a[k][t][1] = low.high, a[k][t][2] = high.low, a[k][t][3] = high.high;
         }
     }
+    u64 const p = matrix_at(weights);
     begin_products();
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {
 #pragma unroll
         for (u32 t = 0; t < kTilesOfSegment; ++t)
-            multiply<true>(acc[segment * kTilesOfSegment + t], a[k][t], advanced(weights, k * 2048), 1);
+            multiply<true>(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 2048), 1);
+    }
+    end_products();
+}
+
+// The same of codes that stay codes. A step's token 4 * (lane%4) + i of 16 is 2 * (lane%4) + {0, 1, 8, 9} of the tile's, as in the weights.
+template <u32 kCount>
+inline void multiply_fp8_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[Config::kValueTiles][kCount], u32 segment) {
+    u32 a[2][kTilesOfSegment][4];  // [32 tokens][tile]
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) {
+#pragma unroll
+        for (u32 t = 0; t < kTilesOfSegment; ++t) {  // four tokens of two elements into two elements of four tokens
+            u32 const selector = t == 0 ? 0x5140u : 0x7362u;
+            u32 const low = __byte_perm(codes[k][0], codes[k][1], selector), high = __byte_perm(codes[k][2], codes[k][3], selector);
+            a[k / 2][t][k % 2 * 2] = __byte_perm(low, high, 0x5410);
+            a[k / 2][t][k % 2 * 2 + 1] = __byte_perm(low, high, 0x7632);
+        }
+    }
+    u64 const p = matrix_at<64>(weights);
+    begin_products();
+#pragma unroll
+    for (u32 k = 0; k < 2; ++k) {
+#pragma unroll
+        for (u32 t = 0; t < kTilesOfSegment; ++t) multiply_fp8(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 32), 1);
     }
     end_products();
 }
@@ -104,17 +145,21 @@ inline void multiply_codes(u32 const (&codes)[4][4], u64 weights, float (&acc)[C
 template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weights, u32 barrier, u32 warp, Lane lane,
                                                   float (&acc)[Config::kValueTiles][kCount]) {
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
-    u64 const p = matrix_at(weights);
     if constexpr (Config::k8Bit) {
-        u32 codes[Config::kSegments][4][4];
 #pragma unroll
-        for (u32 s = 0; s < Config::kSegments; ++s) load_codes(item + s * kSegmentItemBytes, warp, lane, codes[s]);
-        free_item(empty, tells);
-        sync_some(barrier, 128);  // all warps' weights are there
-#pragma unroll
-        for (u32 s = 0; s < Config::kSegments; ++s) multiply_codes(codes[s], p, acc, s);
+        for (u32 s = 0; s < Config::kSegments; ++s) {
+            u32 codes[4][4];
+            load_codes(item + s * kSegmentItemBytes, warp, lane, codes);
+            if (s + 1 == Config::kSegments) free_item(empty, tells);
+            if (s == 0) sync_some(barrier, 128);  // all warps' weights are there
+            if constexpr (Config::kFp8Math) {
+                multiply_fp8_codes(codes, weights, acc, s);
+            } else {
+                multiply_codes(codes, weights, acc, s);
+            }
+        }
     } else {
-        u64 const values = matrix_at(item);
+        u64 const values = matrix_at(item), p = matrix_at(weights);
         sync_some(barrier, 128);
         begin_products();
 #pragma unroll

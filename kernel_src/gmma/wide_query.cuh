@@ -1,4 +1,6 @@
-// q as the second operand of S^T = K Q^T for wgmma: [segment of 64 elements][kMTile rows][128 bytes], swizzled.
+// q as the second operand of S^T = K Q^T for wgmma, swizzled as the copy does K.
+//   16-bit arithmetic: [64 elements][kMTile rows][128 bytes]
+//   fp8 arithmetic:    [segment][kMTile rows][kSegment bytes], as K
 #pragma once
 
 #include "gmma/wgmma.cuh"
@@ -7,14 +9,12 @@
 
 namespace xqajit::device {
 
-constexpr u32 kQueryBytes = gmma_query_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile);
-static_assert(kQueryBytes == Config::kQuerySegments * Config::kMTile * 128);
-constexpr u32 kQueryLanes = power_of_two_at_least(Config::kQuerySegments * 8);  // of a row, each with a vector of eight elements
-constexpr u32 kQueryRowsAtOnce = 32 / kQueryLanes;                              // of a warp
+constexpr u32 kQueryLanes = power_of_two_at_least(Config::kQueryVectors);  // of a row, each with a vector of eight elements
+constexpr u32 kQueryRowsAtOnce = 32 / kQueryLanes;                         // of a warp
 static_assert(kQueryLanes <= 32, "a warp has a row's vectors");
 
-// 8-bit K has a step's elements where load_keys() puts them: lane%4 has words of four codes, of which the first two are elements
-// 2 * (lane%4) and the next of the step, the others those plus 8.
+// 8-bit K that becomes fp16 has a step's elements where load_keys() puts them: lane%4 has words of four codes, of which the first two are
+// elements 2 * (lane%4) and the next of the step, the others those plus 8.
 inline void store_for_codes(u32 query, u32 m, u32 v, Vec16 q) {
     constexpr u32 kVectors = Config::kSegment / 16;  // of codes, of a segment
     u32 const segment = v / 2 / kVectors, vector = v / 2 % kVectors;
@@ -23,8 +23,20 @@ inline void store_for_codes(u32 query, u32 m, u32 v, Vec16 q) {
 #pragma unroll
     for (u32 w = 0; w < 4; ++w) {
         u32 const step = chunk * Config::kStepsK + v % 2 * 2 + w / 2;
-        store_shared(query + step / 4 * (Config::kMTile * 128) + swizzled(m, step % 4 * 2 + w % 2) + 4 * quarter, q.word[w]);
+        store_shared(query + step / 4 * (Config::kMTile * 128) + swizzled<128>(m, step % 4 * 2 + w % 2) + 4 * quarter, q.word[w]);
     }
+}
+
+// Eight elements, times `scale`, as codes.
+inline Vec8 to_e4m3(Vec16 q, float scale) {
+    Unpacked<Config::kQType> const values = unpack<Config::kQType>(q);
+    Vec8 codes;
+#pragma unroll
+    for (u32 w = 0; w < 2; ++w) {
+        float const* const four = &values.value[4 * w];
+        codes.word[w] = pack_e4m3(four[0] * scale, four[1] * scale) | pack_e4m3(four[2] * scale, four[3] * scale) << 16;
+    }
+    return codes;
 }
 
 // Vector `v` of row m, by the kQueryLanes neighbouring lanes of the row; zeros past the head and nb_rows. Returns the row's factor.
@@ -37,20 +49,23 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
         q = load_cached(static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head + v * 8);
     }
     float row_scale = 1.0f;
-    if constexpr (Config::k8Bit && Config::kQType == Type::kBf16) {
-        float largest = largest_of(q);
+    if constexpr (Config::kFp8Math || (Config::k8Bit && Config::kQType == Type::kBf16)) {
+        float largest = largest_of<Config::kQType>(q);
 #pragma unroll
         for (u32 mask = 1; mask < kQueryLanes; mask *= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
-        row_scale = fp16_scale(largest);
-        q = to_fp16(q, row_scale);
+        row_scale = scale_to<Config::kFp8Math ? 7 : 14>(largest);  // e4m3 goes to 448
     }
     float const factor = score_factor(args, row_scale);
     if (Config::k8Bit && factor < 0.0f) q = negated(q);
-    if (v < Config::kQuerySegments * 8) {
-        if constexpr (Config::k8Bit) {
-            store_for_codes(query, m, v, q);
+    if (v < Config::kQueryVectors) {
+        if constexpr (Config::kFp8Math) {
+            constexpr u32 kVectors = Config::kSegment / 8;
+            u32 const place = swizzled<Config::kSegment>(m, v % kVectors / 2) + v % 2 * 8;
+            store_shared(query + v / kVectors * (Config::kMTile * Config::kSegment) + place, to_e4m3(q, row_scale));
+        } else if constexpr (Config::k8Bit) {
+            store_for_codes(query, m, v, Config::kQType == Type::kBf16 ? to_fp16(q, row_scale) : q);
         } else {
-            store_shared(query + v / 8 * (Config::kMTile * 128) + swizzled(m, v % 8), q);
+            store_shared(query + v / 8 * (Config::kMTile * 128) + swizzled<128>(m, v % 8), q);
         }
     }
     return positive(factor);

@@ -14,8 +14,10 @@ constexpr std::uint32_t kClusterSizes[] = {device::kClusterBlocks, 4, 2};
 constexpr std::uint64_t kLeastTokensOfABlock = 128;  // in a cluster: a block with fewer would only be merged
 constexpr std::uint64_t kMostTokensOfABlock = 768;   // where clusters leave SMs idle: more take longer than a merge
 
+bool has_fp8_math(KernelSpec const& spec) { return spec.numeric == XQAJIT_NUMERIC_FP8; }
+
 device::GmmaShape shape_of(KernelSpec const& spec) {
-    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
+    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, has_fp8_math(spec));
 }
 
 std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
@@ -23,7 +25,7 @@ std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::ui
 }
 
 std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
-    return device::gmma_static_smem(spec.head_dim, spec.m_tile) + dynamic_smem(spec, groups, ring_items);
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile, has_fp8_math(spec)) + dynamic_smem(spec, groups, ring_items);
 }
 
 struct Rings {
@@ -64,7 +66,7 @@ void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t
 // that merging twice the warps does not cost more.
 bool two_large_blocks_pay(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     constexpr std::uint32_t kLongItem = 16384, kLongRequest = 2048;
-    bool const fit = device::gmma_two_large_blocks_fit(spec.head_dim, spec.m_tile);
+    bool const fit = device::gmma_two_large_blocks_fit(spec.head_dim, spec.m_tile, has_fp8_math(spec));
     return fit && units <= 2 * std::uint64_t{bounds.sm_count} &&
            (shape_of(spec).item_bytes >= kLongItem || bounds.max_len > kLongRequest);
 }

@@ -29,11 +29,11 @@ std::uint32_t hmma_m_tile(XQAParams const& params, std::uint32_t rows, std::uint
 }
 
 // Of gmma: warps' own rows, or a group's, whose accumulators of a large head leave room for half as many.
-std::uint32_t gmma_m_tile(std::uint32_t head_dim, std::uint32_t rows) {
+std::uint32_t gmma_m_tile(XQAParams const& params, std::uint32_t rows) {
+    bool const large = params.head_dim > 128, fp8_math = params.numeric == XQAJIT_NUMERIC_FP8;
     if (rows <= 8) return 8;
-    if (head_dim > 128) return 32;
-    if (rows <= device::kMostNarrowRows) return device::kMostNarrowRows;
-    return rows <= 32 ? 32 : 64;
+    if (rows <= device::kMostNarrowRows && (!large || fp8_math)) return device::kMostNarrowRows;
+    return rows <= 32 || large ? 32 : 64;
 }
 
 // Query rows that one block holds. A row is one query head of one query token; the rows of a KV head are all its heads' and tokens'.
@@ -43,7 +43,7 @@ std::uint32_t m_tile_of(Family family, XQAParams const& params, std::uint32_t gr
         case Family::kHmma:
             return hmma_m_tile(params, rows, smem_optin);
         case Family::kGmma:
-            return gmma_m_tile(params.head_dim, rows);
+            return gmma_m_tile(params, rows);
         case Family::kMla:
             return params.spec_dec == XQAJIT_SPEC_DEC_NONE ? group_size : 64;
         // Without tensor cores a row costs registers and compile time: its slice of Q and of the output stay in registers, and every
