@@ -4,6 +4,7 @@
 #include <random>
 
 #include "catch.h"
+#include "kernel_src/gmma/launch.h"
 #include "plan/plan.h"
 #include "unit/select/shapes.h"
 
@@ -101,7 +102,8 @@ private:
         shape.head_dim = shape.head_dim_v = head_dim;
         shape.kv_dtype = kKvTypes[below(2)];
         if (below(3) == 0) shape.beam_width = static_cast<std::uint32_t>(1 + below(8));
-        bool const gmma = on.has_wgmma && group_size * q_len <= 16 && shape.beam_width == 1 && below(2) == 0;
+        bool const gmma = on.has_wgmma && (head_dim >= 64 || group_size * q_len <= device::kMostNarrowRows) &&
+                          shape.beam_width == 1 && below(2) == 0;
         return spec_of(gmma ? Family::kGmma : below(2) == 0 ? Family::kMmha : Family::kHmma, shape, group_size, q_len, on);
     }
 

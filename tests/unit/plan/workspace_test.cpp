@@ -1,6 +1,7 @@
 #include "catch.h"
 #include "common/work_division.h"
 #include "launches.h"
+#include "plan/blocks.h"
 
 using namespace xqajit;
 using test::bounds_of;
@@ -19,14 +20,6 @@ std::uint64_t least_workspace(std::uint64_t nb_counters, std::uint64_t partial_b
 
 std::uint64_t partials_of(LaunchPlan const& plan, KernelSpec const& spec) {
     return std::uint64_t{plan.nb_slots} * device::partial_floats(spec.m_tile, spec.head_dim_v) * 4;
-}
-
-// Lengths up to a bound at which a launch may need most: the bound, and, as gmma's blocks are shaped otherwise behind each, these.
-std::vector<std::uint64_t> lengths_up_to(std::uint64_t max_len) {
-    std::vector<std::uint64_t> lengths{max_len};
-    for (std::uint64_t const length : {255, 511, 768, 1023, 1536, 3072, 6144})
-        if (length < max_len) lengths.push_back(length);
-    return lengths;
 }
 
 std::uint64_t counters_of(LaunchPlan const& plan) { return std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq); }
@@ -86,7 +79,7 @@ TEST_CASE("the size query of balanced division covers every smaller launch, and 
                              << bounds.num_kv_heads << " SMs " << bounds.sm_count);
         std::uint64_t most = 0;
         LaunchBounds at = bounds;
-        for (std::uint64_t const length : lengths_up_to(bounds.max_len)) {
+        for (std::uint64_t const length : gmma_lengths_of_most_parts(bounds.max_len)) {  // no other family's size shrinks with it
             at.max_len = length;
             for (at.q_len = 1; at.q_len <= bounds.q_len; ++at.q_len)
                 for (at.batch = 0; at.batch <= bounds.batch; ++at.batch)
@@ -169,20 +162,23 @@ TEST_CASE("the worst batch need not be the largest", "[plan][C14]") {
     CHECK(*workspace_size(mmha_spec(8), bounds) == *workspace_size(mmha_spec(8), bounds_of(last_divided, 8192)));
 }
 
-TEST_CASE("a workspace of a length at which blocks are shaped anew serves the shorter launches", "[plan][C14]") {
+TEST_CASE("a workspace serves every shorter launch, also of lengths between which blocks are shaped anew", "[plan][C14]") {
     bool needs_more_than_its_own = false;
     for (std::uint32_t const heads : {1u, 2u, 8u})
-        for (std::uint32_t const batch : {1u, 2u, 4u, 8u})
-            for (std::uint64_t const border : {256u, 512u, 769u, 1024u, 1537u, 3073u, 6145u}) {
-                LaunchBounds bounds = bounds_of(batch, border, heads);
-                bounds.division = XQAJIT_DIVISION_BALANCED;
-                bounds.has_clusters = true;
-                std::uint64_t const size = *workspace_size(gmma_spec(8), bounds);
-                LaunchBounds shorter = bounds;
-                INFO(batch << " x " << border << ", " << heads << " KV heads");
-                for (shorter.max_len = border - 64; shorter.max_len < border; ++shorter.max_len)
-                    CHECK(make_plan(gmma_spec(8), shorter)->workspace_bytes <= size);
-                needs_more_than_its_own |= make_plan(gmma_spec(8), bounds)->workspace_bytes < size;
-            }
+        for (std::uint32_t const batch : {1u, 2u, 4u, 8u}) {
+            std::uint64_t most = 0;
+            for (std::uint64_t middle = 128; middle <= 8192; middle += 128)
+                for (std::uint64_t const max_len : {middle - 1, middle, middle + 1}) {
+                    LaunchBounds bounds = bounds_of(batch, max_len, heads);
+                    bounds.division = XQAJIT_DIVISION_BALANCED;
+                    bounds.has_clusters = true;
+                    std::uint64_t const size = *workspace_size(gmma_spec(8), bounds);
+                    std::uint64_t const own = make_plan(gmma_spec(8), bounds)->workspace_bytes;
+                    INFO(batch << " x " << max_len << ", " << heads << " KV heads");
+                    most = std::max(most, own);
+                    CHECK(most <= size);
+                    needs_more_than_its_own |= own < size;
+                }
+        }
     CHECK(needs_more_than_its_own);
 }
