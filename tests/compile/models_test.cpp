@@ -1,6 +1,7 @@
 // The kernels of real models: none may spill or need a stack, on any target, and all fit the shared memory of a block there.
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "catch.h"
@@ -103,6 +104,45 @@ void no_spills_elsewhere(std::size_t half, Edit edit = plain) {
     }
 }
 
+// Of a gmma kernel's blocks on an SM, which its registers and its shared memory must hold.
+struct Together {
+    std::uint32_t groups, blocks;
+};
+
+std::vector<Together> planned_together(KernelSpec const& spec) {
+    std::uint32_t const most = device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile).blocks_an_sm;
+    bool const two_large = device::gmma_two_large_blocks_fit(spec.head_dim, spec.m_tile);
+    return {{1, most}, {device::kMostGmmaGroups, two_large ? 2u : 1u}};
+}
+
+// Each of an SM's four partitions holds whole warps, whose registers come by 256.
+std::uint32_t blocks_that_registers_hold(std::uint32_t registers, std::uint32_t threads) {
+    constexpr std::uint32_t kWarp = 32, kUnit = 256, kPartitions = 4, kOfPartition = 16384;
+    std::uint32_t const of_warp = (registers * kWarp + kUnit - 1) / kUnit * kUnit;
+    return kOfPartition / of_warp * kPartitions / (threads / kWarp);
+}
+
+std::uint32_t blocks_that_smem_holds(KernelSpec const& spec, Together const& together) {
+    constexpr std::uint32_t kSmemOfAnSm = 233472, kReserved = 1024;
+    auto const kv_bytes = static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype));
+    device::GmmaShape const shape = device::gmma_shape(spec.head_dim, kv_bytes, spec.m_tile);
+    std::uint32_t const items = device::gmma_ring_items(shape, together.groups, together.blocks);
+    std::uint32_t const dynamic = device::gmma_dynamic_smem(shape, spec.head_dim, kv_bytes, spec.m_tile, together.groups, items);
+    return kSmemOfAnSm / (device::gmma_static_smem(spec.head_dim, spec.m_tile) + dynamic + kReserved);
+}
+
+void require_to_fit(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
+    auto const compiled = compile(nvrtc, request_of(spec));
+    INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
+    REQUIRE(compiled.ok());
+    CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
+    for (Together const& together : planned_together(spec)) {
+        INFO(compiled->registers << " registers, " << together.blocks << " blocks of " << together.groups << " groups");
+        CHECK(blocks_that_registers_hold(compiled->registers, device::gmma_threads(together.groups)) >= together.blocks);
+        CHECK(blocks_that_smem_holds(spec, together) >= together.blocks);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("no model's mmha kernel with bf16 KV spills on sm_90a", "[compile][models]") {
@@ -123,36 +163,28 @@ TEST_CASE("no model's hmma kernel with fp8 KV spills on sm_90a", "[compile][mode
 TEST_CASE("no model's hmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
     no_spills(Family::kHmma, XQAJIT_DTYPE_INT8);
 }
-// Blocks of one group share an SM: its registers and its shared memory hold as many as the plan counts on.
+
+// Blocks share an SM: its registers and its shared memory hold as many as the plan counts on.
 TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][models]") {
     auto const nvrtc = real_nvrtc();
     require_target(*nvrtc, "sm_90a");
-    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}) {
-        for (std::string const head_dim : {"64", "128", "256"}) {
-            for (std::string const q_heads : {"8", "16"}) {
-                if (head_dim == "256" && q_heads == "16") continue;  // which gmma refuses
-                auto const kernels = kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
-                                                    dtype_text(kv_dtype) + R"(", "head_dim": )" + head_dim +
-                                                    R"(, "num_q_heads": )" + q_heads + R"(, "num_kv_heads": 1, "page_size": 32}]})",
-                                                "sm_90a");
+    std::set<std::uint32_t> m_tiles;
+    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3})
+        for (std::uint32_t const head_dim : {64u, 128u, 256u})
+            for (std::uint32_t const q_heads : {8u, 16u, 32u, 64u}) {
+                if (head_dim == 256 && q_heads > 16) continue;  // the kernel of 16, but for the group size
+                auto const kernels =
+                    kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" + dtype_text(kv_dtype) +
+                                   R"(", "head_dim": )" + std::to_string(head_dim) + R"(, "num_q_heads": )" +
+                                   std::to_string(q_heads) + R"(, "num_kv_heads": 1, "page_size": 32}]})",
+                               "sm_90a");
                 auto const spec = std::find_if(kernels.begin(), kernels.end(),
                                                [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });
                 REQUIRE(spec != kernels.end());
-                auto const compiled = compile(*nvrtc, request_of(*spec));
-                REQUIRE(compiled.ok());
-                device::GmmaShape const shape = device::gmma_shape(spec->head_dim, dtype_bytes(spec->kv_dtype), spec->m_tile);
-                constexpr std::uint32_t kRegistersOfAnSm = 65536, kSmemOfAnSm = 233472, kReservedSmem = 1024, kWarp = 32;
-                INFO(to_string(*spec) << ": " << compiled->registers << " registers");
-                // A warp's registers come by 256.
-                std::uint32_t const of_warp = (compiled->registers * kWarp + 255) / 256 * 256;
-                CHECK(shape.blocks_an_sm * device::gmma_threads(1) / kWarp * of_warp <= kRegistersOfAnSm);
-                std::uint32_t const items = device::gmma_ring_items(shape, 1, shape.blocks_an_sm);
-                std::uint32_t const smem = device::gmma_static_smem(spec->head_dim, spec->m_tile) +
-                                           device::gmma_dynamic_smem(shape, spec->head_dim, spec->m_tile, 1, items);
-                CHECK(shape.blocks_an_sm * (smem + kReservedSmem) <= kSmemOfAnSm);
+                require_to_fit(*nvrtc, *spec);
+                m_tiles.insert(spec->m_tile);
             }
-        }
-    }
+    CHECK(m_tiles == std::set<std::uint32_t>{8, 16, 32, 64});
 }
 
 TEST_CASE("no model's gmma kernel with bf16 KV spills on sm_90a", "[compile][models]") {
@@ -182,6 +214,15 @@ TEST_CASE("no model's draft of 8 tokens with int8 KV spills on sm_90a", "[compil
 TEST_CASE("no model's draft of 2 tokens spills gmma's registers on sm_90a", "[compile][models][drafts]") {
     for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
         no_spills(Family::kGmma, kv_dtype, draft_of_2);
+}
+TEST_CASE("no model's draft of 8 or 64 tokens with bf16 KV spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+    for (Edit const edit : {draft_of_8, tree_of_64}) no_spills(Family::kGmma, XQAJIT_DTYPE_BF16, edit);
+}
+TEST_CASE("no model's draft of 8 or 64 tokens with fp8 KV spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+    for (Edit const edit : {draft_of_8, tree_of_64}) no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3, edit);
+}
+TEST_CASE("no model's draft of 8 or 64 tokens with int8 KV spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+    for (Edit const edit : {draft_of_8, tree_of_64}) no_spills(Family::kGmma, XQAJIT_DTYPE_INT8, edit);
 }
 TEST_CASE("no model's tree of 64 tokens spills on sm_90a", "[compile][models][drafts]") {
     for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})

@@ -21,6 +21,13 @@ char const* const kCoverShapes = R"({"version": 1, "shapes": [
 {"name": "tree draft",     "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "page_size": 32, "spec_dec": "tree", "q_len": 64, "lse": true},
 {"name": "short linear draft", "q_dtype": "fp16", "kv_dtype": "int8", "out_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 4, "head_dim": 256, "page_size": 0, "spec_dec": "linear", "q_len": 8, "sinks": true},
 {"name": "short tree draft", "q_dtype": "bf16", "num_q_heads": 4,  "num_kv_heads": 2, "head_dim": 192, "page_size": 8, "spec_dec": "tree", "q_len": 4, "lse": true},
+{"name": "wide group",     "q_dtype": "bf16", "kv_dtype": "int8", "num_q_heads": 24, "num_kv_heads": 1, "head_dim": 64, "page_size": 16, "softcap": 20.0, "sinks": true, "lse": true},
+{"name": "wide group, fp8 output", "q_dtype": "fp16", "out_dtype": "fp8_e4m3", "num_q_heads": 48, "num_kv_heads": 1, "head_dim": 64, "page_size": 0, "sliding_window": 300},
+{"name": "wide linear draft", "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "page_size": 64, "spec_dec": "linear", "q_len": 8, "sliding_window": 100, "softcap": 30.0},
+{"name": "wide draft of a large head", "q_dtype": "fp16", "num_q_heads": 8, "num_kv_heads": 1, "head_dim": 256, "page_size": 128, "spec_dec": "linear", "q_len": 64, "sliding_window": 500, "sinks": true, "lse": true},
+{"name": "wide tree of a large head", "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 32, "num_kv_heads": 8, "head_dim": 256, "page_size": 32, "spec_dec": "tree", "q_len": 16, "softcap": 50.0},
+{"name": "wide tree of part lines", "q_dtype": "bf16", "kv_dtype": "int8", "out_dtype": "fp8_e4m3", "num_q_heads": 5, "num_kv_heads": 1, "head_dim": 112, "page_size": 8, "spec_dec": "tree", "q_len": 12, "sinks": true},
+{"name": "wide tree of one head", "q_dtype": "fp16", "num_q_heads": 1, "num_kv_heads": 1, "head_dim": 128, "page_size": 16, "spec_dec": "tree", "q_len": 64, "lse": true},
 {"name": "mla",            "q_dtype": "bf16", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 64},
 {"name": "mla fp8, draft", "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 32, "spec_dec": "linear", "q_len": 2, "lse": true},
 {"name": "largest page",   "q_dtype": "fp16", "num_q_heads": 1,   "num_kv_heads": 1, "head_dim": 240, "page_size": 1024, "out_dtype": "fp8_e4m3", "sinks": true, "lse": true}
