@@ -39,8 +39,8 @@ TEST_CASE("under invariant division a request's bits depend on neither its neigh
     for (int n = 0; n < 64; ++n) lens.push_back(static_cast<std::int32_t>(random.between(1, 65536)));
     lens[kX] = 8192;
     lens[0] = 65536;  // what the page table holds, and so the loosest max_len
-    // 8 heads: mmha's plain MHA; 32: tensor cores.
-    for (std::uint32_t const q_heads : {8U, 32U}) {
+    // 8 heads: mmha's plain MHA; 32: tensor cores; 256: of wide tiles.
+    for (std::uint32_t const q_heads : {8U, 32U, 256U}) {
         ProblemSpec spec = make_spec({.q_heads = q_heads, .lens = lens});
         spec.max_pool_pages = 256;
         spec.params.division = XQAJIT_DIVISION_INVARIANT;
@@ -63,7 +63,7 @@ TEST_CASE("under invariant division a request's bits depend on neither its neigh
 }
 
 TEST_CASE("every division gives the same bits run after run", "[gpu][W34]") {
-    for (std::uint32_t const q_heads : {8U, 32U})
+    for (std::uint32_t const q_heads : {8U, 32U, 256U})
         for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_INVARIANT})
             for (std::uint32_t const split : {0U, 7U}) {
                 if (split && division != XQAJIT_DIVISION_STATIC) continue;
@@ -92,7 +92,11 @@ TEST_CASE("grids of thousands of blocks give the same bits run after run", "[gpu
                            {32, 16, 128, XQAJIT_DTYPE_BF16, 64, 8192},
                            {64, 8, 128, XQAJIT_DTYPE_FP8_E4M3, 64, 8192},
                            {64, 8, 64, XQAJIT_DTYPE_INT8, 64, 8192},
-                           {64, 8, 256, XQAJIT_DTYPE_BF16, 32, 4096}})
+                           {64, 8, 256, XQAJIT_DTYPE_BF16, 32, 4096},
+                           {64, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},  // more than 16 query rows, up to 64
+                           {128, 2, 128, XQAJIT_DTYPE_INT8, 64, 8192},
+                           {256, 8, 64, XQAJIT_DTYPE_FP8_E4M3, 64, 8192},
+                           {128, 8, 256, XQAJIT_DTYPE_FP8_E4M3, 32, 4096}})
         for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT}) {
             ProblemSpec spec = make_spec({.q_heads = row.q_heads,
                                           .kv_heads = row.kv_heads,

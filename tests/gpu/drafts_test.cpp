@@ -89,8 +89,8 @@ TEST_CASE("requests of one launch have drafts of different lengths, none include
     require_all_right(specs);
 }
 
-// Rows of a KV head: heads of its group times draft tokens. Each number of them has a block of its own shape: one warp for up to 8 or
-// 16, else teams of warps that share K and V.
+// Rows of a KV head: heads of its group times draft tokens. Each number of them has a block of its own shape: up to 8 or 16 are one
+// warp's, more those of several warps that share K and V.
 TEST_CASE("drafts of every number of rows are right, whole and ragged", "[gpu][A09]") {
     struct Draft {
         std::uint32_t group, q_len;

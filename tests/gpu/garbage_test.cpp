@@ -20,7 +20,7 @@ TEST_CASE("what lies in unused slots and pages changes no bit", "[gpu][W07]") {
     std::vector<ProblemSpec> specs;
     for (std::uint32_t const page : {8U, 16U, 32U, 64U, 128U})
         for (std::int32_t const kv : {XQAJIT_DTYPE_DEFAULT, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
-            for (std::uint32_t const group : {1U, 8U})
+            for (std::uint32_t const group : {1U, 8U, 32U})
                 specs.push_back(make_spec({.q_heads = 2 * group, .kv_heads = 2, .page = page, .kv = kv, .lens = {13, 1, 200}}));
     for (std::int32_t const kv : {XQAJIT_DTYPE_DEFAULT, XQAJIT_DTYPE_FP8_E4M3})
         specs.push_back(make_mla_spec(16, kv, {13, 1, 200}));

@@ -150,7 +150,7 @@ for stage in "${stages[@]}"; do
             done
             if [ $quick = 0 ]; then
                 for family in $families; do
-                    # gmma has neither beams nor many rows, of which some tests are.
+                    # gmma has neither beams nor many rows of small heads, of which some tests are.
                     XQAJIT_FORCE_KERNEL=${family/gmma/gmma,hmma} run_stage "tests $family" "$bin/xqajit_gpu_tests" --durations yes
                 done
             fi

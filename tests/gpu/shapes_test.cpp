@@ -23,7 +23,8 @@ TEST_CASE("every accepted page size is right and every other is refused by name"
     std::vector<ProblemSpec> specs;
     for (std::uint32_t const page : {8U, 16U, 32U, 64U, 128U, 256U, 512U, 1024U})
         for (std::int32_t const kv : kKvTypes)
-            specs.push_back(make_spec({.q_heads = 8, .kv_heads = 2, .page = page, .kv = kv, .lens = {1, 1100, 64, 129}}));
+            for (std::uint32_t const q_heads : {8U, 48U})
+                specs.push_back(make_spec({.q_heads = q_heads, .kv_heads = 2, .page = page, .kv = kv, .lens = {1, 1100, 64, 129}}));
     require_all_right(specs);
     for (std::uint32_t const page : {1U, 2U, 3U, 48U, 768U, 2048U}) {
         require_refused(make_spec({.page = page}).params, "page_size", std::to_string(page));
@@ -37,8 +38,9 @@ TEST_CASE("every head dimension in steps of 16 is right and every other is refus
                                     {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_DEFAULT},
                                     {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3},
                                     {XQAJIT_DTYPE_FP16, XQAJIT_DTYPE_INT8}})
-            specs.push_back(
-                make_spec({.q_heads = 6, .kv_heads = 2, .dim = dim, .page = 16, .q = q, .kv = kv, .lens = {1, 300, 33}}));
+            for (std::uint32_t const q_heads : {6U, 34U})
+                specs.push_back(
+                    make_spec({.q_heads = q_heads, .kv_heads = 2, .dim = dim, .page = 16, .q = q, .kv = kv, .lens = {1, 300, 33}}));
     require_all_right(specs);
     for (std::uint32_t const dim : {8U, 24U, 72U, 100U, 264U, 272U, 512U})
         require_refused(make_spec({.dim = dim}).params, "head_dim", std::to_string(dim));
@@ -100,7 +102,7 @@ TEST_CASE("every length is right, not just round ones", "[gpu][W20]") {
     std::vector<std::int32_t> lens(1100);
     for (std::size_t n = 0; n < lens.size(); ++n) lens[n] = static_cast<std::int32_t>(n) + 1;
     std::vector<ProblemSpec> specs;
-    for (std::uint32_t const group : {1U, 2U, 4U, 8U, 16U})
+    for (std::uint32_t const group : {1U, 2U, 4U, 8U, 16U, 32U})
         for (std::uint32_t const page : {16U, 32U, 64U, 128U}) {
             ProblemSpec spec =
                 make_spec({.q_heads = group, .kv_heads = 1, .page = page, .kv = XQAJIT_DTYPE_FP8_E4M3, .lens = lens});
