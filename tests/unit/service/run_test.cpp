@@ -4,19 +4,8 @@
 #include "world.h"
 
 namespace xqajit {
-namespace {
 
 using namespace testing;
-
-struct Running {
-    Running() {
-        world.enter(0);
-        world.cuda().set_args_sizes({sizeof(device::KernelArgs)});
-    }
-    World world;
-};
-
-}  // namespace
 
 TEST_CASE("a warm launch asks the driver for the context, its id, gmma's tensor maps and the launch alone", "[service]") {
     for (auto const& [family, maps] : {std::pair{"gmma", 2}, {"hmma", 0}, {"mmha", 0}}) {

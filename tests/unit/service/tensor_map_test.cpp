@@ -6,10 +6,8 @@ namespace {
 
 using namespace testing;
 
-struct Running {
-    Running() {
-        world.enter(0);
-        world.cuda().set_args_sizes({sizeof(device::KernelArgs), sizeof(device::TensorMap), sizeof(device::TensorMap)});
+struct RunningGmma : Running {
+    RunningGmma() : Running({sizeof(device::KernelArgs), sizeof(device::TensorMap), sizeof(device::TensorMap)}) {
         world.set("XQAJIT_FORCE_KERNEL", "gmma");
     }
     FakeTensorMap map(std::size_t parameter) const {
@@ -17,7 +15,6 @@ struct Running {
         REQUIRE(launch.args.size() == 3);
         return fake_tensor_map(launch.args[parameter].data());
     }
-    World world;
 };
 
 void check_map(FakeTensorMap const& map, void const* base, std::vector<std::uint64_t> const& dims,
@@ -31,7 +28,7 @@ void check_map(FakeTensorMap const& map, void const* base, std::vector<std::uint
 }  // namespace
 
 TEST_CASE("gmma's kernels get the tensor maps of K and V behind their arguments", "[service]") {
-    Running on;
+    RunningGmma on;
     auto const service = on.world.service();
     struct Row {
         char const* what;
@@ -80,7 +77,7 @@ TEST_CASE("gmma's kernels get the tensor maps of K and V behind their arguments"
 }
 
 TEST_CASE("a launch that reads no KV needs no memory for it, and has no tensor map of it", "[service]") {
-    Running on;
+    RunningGmma on;
     auto const service = on.world.service();
     Launch launch(plain_params(), 2, 0);
     launch.args.k = launch.args.v = nullptr;
@@ -91,7 +88,7 @@ TEST_CASE("a launch that reads no KV needs no memory for it, and has no tensor m
 }
 
 TEST_CASE("a stride or a driver that gives no tensor map fails the launch with a reason", "[service]") {
-    Running on;
+    RunningGmma on;
     auto const service = on.world.service();
     for (bool const of_k : {true, false}) {
         Launch launch(plain_params(), 2, 2);

@@ -185,6 +185,11 @@ void Launch::add_workspace(Service& service, std::uint64_t bytes) {
     require_ok(service.workspace_init(args.workspace, bytes, nullptr));
 }
 
+Running::Running(std::vector<std::size_t> args_sizes) {
+    world.enter(0);
+    world.cuda().set_args_sizes(std::move(args_sizes));
+}
+
 device::KernelArgs last_args(World const& world) {
     FakeCudaLaunch const launch = world.cuda().last_launch();
     REQUIRE(launch.args.size() >= 1);

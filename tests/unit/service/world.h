@@ -71,4 +71,10 @@ struct Launch {
 
 device::KernelArgs last_args(World const& world);  // after world.cuda().set_args_sizes({sizeof(KernelArgs), ...})
 
+// A world with a context on device 0, whose launches keep their first parameters: of each so many bytes.
+struct Running {
+    explicit Running(std::vector<std::size_t> args_sizes = {sizeof(device::KernelArgs)});
+    World world;
+};
+
 }  // namespace xqajit::testing
