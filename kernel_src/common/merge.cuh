@@ -89,9 +89,9 @@ inline float* partial_of(KernelArgs const& args, Work const& work, u32 index) {
     return args.partials + static_cast<u64>(work.first_slot + index * slot_stride(args)) * kPartialFloats;
 }
 
-// Quad `quad` of run `run` of `runs` equal runs of the list, several on their way at once.
+// Quad `quad` of run `run` of `runs` equal runs of the list, kAtOnce on their way at once.
+template <u32 kAtOnce>
 inline Merged merge_run(KernelArgs const& args, Work const& work, PartialList list, u32 runs, u32 run, u32 quad) {
-    constexpr u32 kAtOnce = kQuads > 512 ? kMergeFanIn : 8;  // large blocks have registers for a whole group
     u32 const last = list.count * (run + 1) / runs;
     Merged merged;
     for (u32 at = list.count * run / runs; at < last; at += kAtOnce) {
@@ -109,11 +109,12 @@ inline Merged merge_run(KernelArgs const& args, Work const& work, PartialList li
 }
 
 // The list into runs in shared memory, up to `most_runs` where threads outnumber the quads; returns how many.
+template <u32 kAtOnce>
 inline u32 merge_to_shared(KernelArgs const& args, Work const& work, PartialList list, float* shared, u32 most_runs) {
     u32 const runs = max_of(1, min_of(min_of(blockDim.x / kQuads, most_runs), list.count));
     for (u32 x = threadIdx.x; x < kQuads * runs; x += blockDim.x) {
         u32 const quad = x % kQuads, run = x / kQuads;
-        store_partial(shared + run * kPartialFloats, quad, merge_run(args, work, list, runs, run, quad));
+        store_partial(shared + run * kPartialFloats, quad, merge_run<kAtOnce>(args, work, list, runs, run, quad));
     }
     __syncthreads();
     return runs;
@@ -227,7 +228,9 @@ template <u32 kMost, class Use> inline void for_each_quad(Work const& work, floa
 // The parts of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next level, so
 // that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another. The blocks of a cluster
 // are one member, whose partial each of them writes a share of.
-template <bool kClusters, u32 kMost>
+//
+// kAtOnce: partials of the workspace that a thread has on their way; large blocks have registers for a whole group.
+template <bool kClusters, u32 kMost, u32 kAtOnce = (kQuads > 512 ? kMergeFanIn : 8)>
 inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 nb_shared, u32* arrivals) {
     __shared__ ClusterStats stats;
     u32 const places = nb_shared;
@@ -255,7 +258,7 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
         __syncthreads();
         if (log_blocks != 0) wait_for_cluster();  // and they its own, which ends or is used anew
         if (*arrivals + 1 != writers) return;
-        nb_shared = merge_to_shared(args, work, list, shared, places);
+        nb_shared = merge_to_shared<kAtOnce>(args, work, list, shared, places);
         index = group;
         count = ceil_div(count, kMergeFanIn);
         counters += args.nb_slots;

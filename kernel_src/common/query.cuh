@@ -84,7 +84,8 @@ inline float to_operands(KernelArgs const& args, QueryRows& rows) {
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {
 #pragma unroll
-            for (u32 two = 0; two < Config::kStepsK / 2; ++two) largest = fmaxf(largest, largest_of<Type::kBf16>(rows.part[c][two]));
+            for (u32 two = 0; two < Config::kStepsK / 2; ++two)
+                largest = fmaxf(largest, largest_of<Type::kBf16>(rows.part[c][two]));
         }
         largest = fmaxf(largest, shuffle_xor(largest, 1));
         largest = fmaxf(largest, shuffle_xor(largest, 2));

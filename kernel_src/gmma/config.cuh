@@ -8,7 +8,7 @@ namespace xqajit::device {
 
 struct Config : Instance {
     static constexpr bool k8Bit = kVecElems == 16;
-    static constexpr bool kFp8Math = !kExact16;  // q and the weights are rounded to e4m3
+    static constexpr bool kFp8Math = !kExact16;                        // q and the weights are rounded to e4m3
     static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
     static constexpr u32 kRowTiles = kMTile / 8;
     static constexpr GmmaShape kShape = gmma_shape(kHeadDim, type_bytes(kKvType), kMTile, kFp8Math);
@@ -35,6 +35,8 @@ struct Config : Instance {
     static constexpr u32 kTileTokens = kTile / 4;     // of a warp
     static constexpr u32 kTokenTiles = kTileTokens / 16;
     static constexpr u32 kItemBytes = kShape.item_bytes;
+    static constexpr u32 kRowGroups = kShape.row_groups;  // of kColumns rows each
+    static constexpr u32 kColumns = kMTile / kRowGroups;
     static constexpr u32 kMostItems = max_of(kMostGmmaItems, kMostGmmaGroups* kLeastGmmaItems);  // barriers for so many
     // wide.cuh: a group multiplies a whole tile by wgmma.
     static constexpr u32 kQueryVectors = kSegments * kSegmentElems / 8;  // of q, eight elements each: whole segments of K's row
@@ -47,8 +49,8 @@ struct Config : Instance {
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
     static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && (kHeadDim <= 128 || kFp8Math)) || (kMTile == 32 && kHeadDim >= 64) ||
-                      (kMTile == 64 && kHeadDim >= 64 && kHeadDim <= 128),
-                  "M tile is 8 rows, 16 up to head dim 128, 32 from head dim 64 on, or 64 from 64 to 128");
+                      (kMTile == 64 && kHeadDim >= 64),
+                  "M tile is 8 rows, 16 up to head dim 128, or 32 or 64 from head dim 64 on");
     static_assert(kPageSize <= 128, "page size is at most 128");
 };
 

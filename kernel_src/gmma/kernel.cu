@@ -14,8 +14,8 @@ using namespace xqajit::device;
 
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
-extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups),
-                                             gmma_two_large_blocks_fit(Config::kHeadDim, Config::kMTile, Config::kFp8Math) ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(gmma_threads(Config::kShape.most_groups, Config::kRowGroups),
+                                             gmma_large_blocks(Config::kHeadDim, Config::kMTile, Config::kFp8Math))
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups),
     __shared__ ConsumerShared of_consumers;
     u32 const warp = threadIdx.x / 32, lane = threadIdx.x % 32, nb_warps = blockDim.x / 32 - 1;
     u32 const begin = (shared_address(smem) + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment;
-    RingPlace const ring = place_ring(args, begin + operand_bytes(nb_warps / 4), shared);
+    RingPlace const ring = place_ring(args, begin + operand_bytes(nb_warps / (4 * Config::kRowGroups)), shared);
     float* const partials = reinterpret_cast<float*>(smem + (begin - shared_address(smem)));
 
     // 1. What needs no result of the grids before: barriers, and the first misses of the page table and the tensor maps.
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups),
     } else if (warp == 0) {
         for (u32 i = lane; i < ring.nb_groups * ring.nb_items; i += 32) {
             init_barrier(ring.full_at(i), 1);
-            init_barrier(ring.empty_at(i), 4);
+            init_barrier(ring.empty_at(i), 4 * Config::kRowGroups);
         }
         if (lane == 0) {
             init_barrier(shared_address(&shared.work_ready), 1);
@@ -59,6 +59,6 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups),
     if (warp != nb_warps) store_state(state, of_consumers, partials, warp, of_tile);
 
     // 3. One result for the block, for its cluster, then for the unit.
-    finish<true, kPartialsOfGroup * kMostGmmaGroups>(args, shared.work, partials, kPartialsOfGroup * (nb_warps / 4),
-                                                     &shared.arrivals);
+    finish<true, kPartialsOfGroup * Config::kShape.most_groups, 8>(args, shared.work, partials, kPartialsOfGroup * ring.nb_groups,
+                                                                   &shared.arrivals);
 }

@@ -14,26 +14,34 @@ struct GmmaShape {
     u32 blocks_an_sm;  // at once, of one group of warps each: what the registers hold
     bool wide;         // a group multiplies a whole tile by wgmma; else each warp its own tokens by mma
     bool fp8_math;     // q and the weights are rounded to e4m3: wide, whatever the rows
+    u32 row_groups;    // groups that share a tile, each with rows of its own
+    u32 most_groups;   // that take turns by tiles, of a block
 };
 
-constexpr u32 kMostGmmaGroups = 2;      // of four warps, in a block
+constexpr u32 kMostGmmaGroups = 2;      // of four warps, that take turns by tiles, in a block
 constexpr u32 kMostNarrowRows = 16;     // query rows that each warp multiplies with its own tokens; more are a group's
+constexpr u32 kMostRowsOfGroup = 32;    // of a group that multiplies whole tiles: more accumulators leave too few warps an SM
 constexpr u32 kGmmaAlignment = 1024;    // of the rings: the swizzle's pattern repeats so
 constexpr u32 kGmmaFlight = 96 * 1024;  // bytes of an SM's rings: more on their way at once measured slower
 constexpr u32 kMostGmmaItems = 12;      // of an SM's rings, likewise
 constexpr u32 kLeastGmmaItems = 2;      // of one ring: K and V
+
+// Blocks of all groups that the kernel keeps its registers few enough for, an SM.
+constexpr u32 gmma_large_blocks(u32 head_dim, u32 m_tile, bool fp8_math = false) {
+    if (fp8_math && m_tile <= kMostNarrowRows) return 2;
+    return head_dim <= 128 && (m_tile == 8 || m_tile == kMostRowsOfGroup) ? 2 : 1;
+}
 
 constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile, bool fp8_math = false) {
     u32 const row_bytes = head_dim * kv_bytes;
     u32 const segment = row_bytes <= 64 ? 64 : 128;
     u32 const segments = (row_bytes + segment - 1) / segment;
     u32 const item = 64 * segment * segments;
-    return {segment, segments, 64, item, item >= 16384 || m_tile > 8 ? 2u : 4u, fp8_math || m_tile > kMostNarrowRows, fp8_math};
-}
-
-// Whether the kernel keeps its registers few enough for two blocks of kMostGmmaGroups an SM.
-constexpr bool gmma_two_large_blocks_fit(u32 head_dim, u32 m_tile, bool fp8_math = false) {
-    return m_tile == 8 && head_dim <= 128 && !fp8_math;
+    bool const wide = fp8_math || m_tile > kMostNarrowRows;
+    u32 const row_groups = m_tile > kMostRowsOfGroup ? m_tile / kMostRowsOfGroup : 1;
+    bool const one = head_dim > 128 && row_groups > 1;  // block an SM, and group
+    bool const four = gmma_large_blocks(head_dim, m_tile, fp8_math) > 1 && (item < 16384 || m_tile == kMostRowsOfGroup);
+    return {segment, segments, 64, item, one ? 1u : four ? 4u : 2u, wide, fp8_math, row_groups, one ? 1 : kMostGmmaGroups};
 }
 
 // Bytes that a wide block has in front of its rings, 0 of a narrow one.
@@ -46,15 +54,16 @@ constexpr u32 gmma_query_bytes(GmmaShape shape, u32 kv_bytes, u32 m_tile) {
 // A group's weights: of 64 tokens, in fp16 or bf16 a row of 128 bytes a token, in fp8 math a row of 64 a query row.
 constexpr u32 gmma_weight_bytes(GmmaShape shape, u32 m_tile) {
     if (!shape.wide) return 0;
-    return shape.fp8_math ? (m_tile * 64 + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment : 64 * 128;
+    return shape.fp8_math ? ((m_tile / shape.row_groups) * 64 + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment : 64 * 128;
 }
 constexpr u32 gmma_operand_bytes(GmmaShape shape, u32 kv_bytes, u32 m_tile, u32 groups) {
     u32 const query = gmma_query_bytes(shape, kv_bytes, m_tile);
-    return (query + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment + groups * gmma_weight_bytes(shape, m_tile);
+    return (query + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment +
+           groups * shape.row_groups * gmma_weight_bytes(shape, m_tile);
 }
 
 // One more warp copies.
-constexpr u32 gmma_threads(u32 groups) { return 128 * groups + 32; }
+constexpr u32 gmma_threads(u32 groups, u32 row_groups = 1) { return 128 * groups * row_groups + 32; }
 
 // Items of each group's ring where an SM has so many such blocks at once.
 constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {

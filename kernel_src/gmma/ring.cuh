@@ -32,8 +32,8 @@ struct RingPlace {
     u32 items;  // shared address of group 0's first
     u32 full;   // of its barriers
     u32 empty;
-    u32 nb_items;  // of one group
-    u32 nb_groups;
+    u32 nb_items;   // of one group
+    u32 nb_groups;  // that take turns
 
     u32 index(u32 group, u32 item) const { return group * nb_items + item; }
     u32 item_at(u32 index) const { return items + index * Config::kItemBytes; }
@@ -43,7 +43,8 @@ struct RingPlace {
 
 // `memory`: shared address of the first item.
 inline RingPlace place_ring(KernelArgs const& args, u32 memory, Shared& shared) {
-    return {memory, shared_address(shared.full), shared_address(shared.empty), args.ring_items, blockDim.x / 128};
+    return {memory, shared_address(shared.full), shared_address(shared.empty), args.ring_items,
+            blockDim.x / (128 * Config::kRowGroups)};
 }
 
 // A role's place in a ring. Both go through it in step: consumers wait for the phase of this parity to end, the producer for the one before,

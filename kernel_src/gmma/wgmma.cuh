@@ -89,36 +89,40 @@ inline void end_products() {
 
 // D (+)= A B: `shape` "m64n8k16" and so on, `types` of A and B, `names` of D's registers, `a` and `b` of the operands, `flag` whether D is
 // added to. `tail`: the operands' signs and, of 16-bit types, whether they are transposed.
-#define XQAJIT_PRODUCT(shape, types, names, a, b, flag, tail)                                                                              \
-    "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " flag ", 0;\n\twgmma.mma_async.sync.aligned." shape ".f32." types " {" names "}, " a ", " b \
-    ", add, 1, 1" tail ";\n\t}"
+#define XQAJIT_PRODUCT(shape, types, names, a, b, flag, tail)                                                               \
+    "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " flag ", 0;\n\twgmma.mma_async.sync.aligned." shape ".f32." types " {" names \
+    "}, " a ", " b ", add, 1, 1" tail ";\n\t}"
 
 // A and B in shared memory. 16 bits: k = 16; rows of both run along k, or, if kTransposed, along m and n. fp8: k = 32, along k.
-#define XQAJIT_DEFINE_MULTIPLY(floats, n, names, d, i0, i1, i2, i3, i4, i5, i6)                                                            \
-    template <bool kFp16, bool kTransposed> inline void multiply(float (&acc)[floats], u64 a, u64 b, u32 add) {                            \
-        if constexpr (kFp16) {                                                                                                             \
-            asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "%" i0, "%" i1, "%" i2, ", %" i3 ", %" i3)                       \
-                         : d                                                                                                               \
-                         : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                                                            \
-        } else {                                                                                                                           \
-            asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "bf16.bf16", names, "%" i0, "%" i1, "%" i2, ", %" i3 ", %" i3)                     \
-                         : d                                                                                                               \
-                         : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                                                            \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    inline void multiply_fp8(float (&acc)[floats], u64 a, u64 b, u32 add) {                                                                \
-        asm volatile(XQAJIT_PRODUCT("m64n" n "k32", "e4m3.e4m3", names, "%" i0, "%" i1, "%" i2, "") : d : "l"(a), "l"(b), "r"(add));       \
-    }                                                                                                                                      \
-    /* A in registers, as mma.m16n8k16 or .m16n8k32 has it; 8-bit KV alone, fp16 there. */                                                 \
-    template <bool kTransposed> inline void multiply(float (&acc)[floats], u32 const (&a)[4], u64 b, u32 add) {                            \
-        asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, ", %" i6)    \
-                     : d                                                                                                                   \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                            \
-    }                                                                                                                                      \
-    inline void multiply_fp8(float (&acc)[floats], u32 const (&a)[4], u64 b, u32 add) {                                                    \
-        asm volatile(XQAJIT_PRODUCT("m64n" n "k32", "e4m3.e4m3", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, "")        \
-                     : d                                                                                                                   \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                                      \
+#define XQAJIT_DEFINE_MULTIPLY(floats, n, names, d, i0, i1, i2, i3, i4, i5, i6)                                                \
+    template <bool kFp16, bool kTransposed> inline void multiply(float(&acc)[floats], u64 a, u64 b, u32 add) {                 \
+        if constexpr (kFp16) {                                                                                                 \
+            asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "%" i0, "%" i1, "%" i2, ", %" i3 ", %" i3)           \
+                         : d                                                                                                   \
+                         : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                                                \
+        } else {                                                                                                               \
+            asm volatile(XQAJIT_PRODUCT("m64n" n "k16", "bf16.bf16", names, "%" i0, "%" i1, "%" i2, ", %" i3 ", %" i3)         \
+                         : d                                                                                                   \
+                         : "l"(a), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                                                \
+        }                                                                                                                      \
+    }                                                                                                                          \
+    inline void multiply_fp8(float(&acc)[floats], u64 a, u64 b, u32 add) {                                                     \
+        asm volatile(XQAJIT_PRODUCT("m64n" n "k32", "e4m3.e4m3", names, "%" i0, "%" i1, "%" i2, "")                            \
+                     : d                                                                                                       \
+                     : "l"(a), "l"(b), "r"(add));                                                                              \
+    }                                                                                                                          \
+    /* A in registers, as mma.m16n8k16 or .m16n8k32 has it; 8-bit KV alone, fp16 there. */                                     \
+    template <bool kTransposed> inline void multiply(float(&acc)[floats], u32 const(&a)[4], u64 b, u32 add) {                  \
+        asm volatile(                                                                                                          \
+            XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, ", %" i6) \
+            : d                                                                                                                \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposed ? 1 : 0));                         \
+    }                                                                                                                          \
+    inline void multiply_fp8(float(&acc)[floats], u32 const(&a)[4], u64 b, u32 add) {                                          \
+        asm volatile(                                                                                                          \
+            XQAJIT_PRODUCT("m64n" n "k32", "e4m3.e4m3", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, "")     \
+            : d                                                                                                                \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                                   \
     }
 
 XQAJIT_DEFINE_MULTIPLY(4, "8", XQAJIT_N4, XQAJIT_D4(acc, 0), "4", "5", "6", "7", "8", "9", "10")

@@ -8,8 +8,8 @@
 
 namespace xqajit::device {
 
-constexpr u32 kColumns = Config::kMTile;
-using WideTile = float[kColumns / 2];  // 64 x kColumns accumulators: see wgmma.cuh
+constexpr u32 kColumns = Config::kColumns;  // rows of a group
+using WideTile = float[kColumns / 2];       // 64 x kColumns accumulators: see wgmma.cuh
 
 // Of this lane. Its columns: 8 * j + 2 * quarter and the next.
 struct ConsumerState {
@@ -20,13 +20,14 @@ constexpr u32 kPartialsOfGroup = 1;
 
 // The columns' statistics, the same in the four warps.
 struct alignas(16) GroupShared {
-    Pair affine[kColumns];  // weight = exp2(score * x - y). y: the largest scaled score so far less kLargestWeight, or somewhat less
-    float limit[kColumns];  // a raw score above it raises y; -inf where no token was visible yet
+    Pair
+        affine[kColumns];  // weight = exp2(score * x - y). y: the largest scaled score so far less kLargestWeight, or somewhat less
+    float limit[kColumns];                             // a raw score above it raises y; -inf where no token was visible yet
     float factor[Config::kHasSoftcap ? kColumns : 1];  // of raw scores, in units of the cap
     float of_warp[4][kColumns];                        // what the warps tell one another
 };
 struct ConsumerShared {
-    GroupShared group[kMostGmmaGroups];
+    GroupShared group[kMostGmmaGroups * Config::kRowGroups];
 };
 
 // In front of the rings: q, and each group's weights, swizzled: P^T, [64 tokens][kColumns] in rows of 128 bytes; in fp8 math P,
@@ -53,14 +54,14 @@ inline void clear(ConsumerState& state) {
 // q and what its scores are multiplied with, by all the block's warps that compute.
 inline void store_query(KernelArgs const& args, Work const& work, u32 query, ConsumerShared& own, u32 nb_groups, u32 warp,
                         Lane lane) {
-    for (u32 row = warp * kQueryRowsAtOnce; row < kColumns; row += nb_groups * 4 * kQueryRowsAtOnce) {
+    for (u32 row = warp * kQueryRowsAtOnce; row < Config::kMTile; row += nb_groups * Config::kRowGroups * 4 * kQueryRowsAtOnce) {
         u32 const l = lane.eighth * 4 + lane.quarter, m = row + l / kQueryLanes;
         float const factor = store_query_vector(args, work, query, m, l % kQueryLanes);
         if (l % kQueryLanes != 0) continue;
-        for (u32 g = 0; g < nb_groups; ++g) {
-            own.group[g].affine[m] = Pair{softened_factor(factor), 0.0f};
-            own.group[g].limit[m] = negative_infinity();
-            if (Config::kHasSoftcap) own.group[g].factor[m] = factor;
+        for (u32 g = m / kColumns; g < nb_groups * Config::kRowGroups; g += Config::kRowGroups) {
+            own.group[g].affine[m % kColumns] = Pair{softened_factor(factor), 0.0f};
+            own.group[g].limit[m % kColumns] = negative_infinity();
+            if (Config::kHasSoftcap) own.group[g].factor[m % kColumns] = factor;
         }
     }
 }
@@ -73,13 +74,13 @@ inline void cap_scores(KernelArgs const& args, GroupShared const& own, Lane lane
     }
 }
 
-// Hides what a row does not see. `first`: the tile's first token.
-inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 warp, Lane lane, WideTile& s) {
+// Hides what a row does not see. `first`: the tile's first token; `row`: the group's first row.
+inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 row, u32 warp, Lane lane, WideTile& s) {
     if (first >= max_of(work.share.begin, work.common.begin) && first + 64 <= min_of(work.share.end, work.common.end)) return;
     u32 hidden = 0;
 #pragma unroll 4
     for (u32 i = 0; i < kColumns / 2; ++i) {
-        u32 const t = first + warp * 16 + i / 2 % 2 * 8 + lane.eighth, m = i / 4 * 8 + 2 * lane.quarter + i % 2;
+        u32 const t = first + warp * 16 + i / 2 % 2 * 8 + lane.eighth, m = row + i / 4 * 8 + 2 * lane.quarter + i % 2;
         bool const sees =
             inside(work.share, t) && (Config::kSpecDec == SpecDec::kNone || (m < work.nb_rows && row_sees(args, work, m, t)));
         hidden |= (sees ? 0u : 1u) << i;
@@ -125,21 +126,27 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
     sync_some(barrier, 128);
 }
 
+// Where this lane stores its weights of the first columns. Matrix i of four: columns 8 * (i / 2) and on, tokens i % 2 * 8 and on; this lane
+// names a row of matrix lane/8. In fp8 math: transposed it has column lane/4 of tokens 2 * (lane%4), the next, and those plus 8.
+inline u32 place_of_weights(u32 weights, u32 warp, Lane lane) {
+    if constexpr (Config::kFp8Math) return weights + swizzled<64>(lane.eighth, warp) + 4 * lane.quarter;
+    u32 const matrix = lane.eighth / 2, token = warp * 16 + matrix % 2 * 8 + lane.eighth % 2 * 4 + lane.quarter;
+    return weights + swizzled<128>(token, matrix / 2);
+}
+
 // This lane's weights of 8 columns from 8 * j on, and of the next 8: [column of 8][half of the 16 tokens][2].
-inline void store_weights(u32 weights, u32 j, u32 warp, Lane lane, float const* weight) {
+inline void store_weights(u32 place, u32 j, float const* weight) {
     u32 word[4];
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) word[i] = pack_operands(weight[2 * i], weight[2 * i + 1]);
-    // Matrix i of four: columns j + i / 2, tokens i % 2 * 8 and on; this lane names a row of matrix `lane / 8`.
-    u32 const of = lane.eighth / 2, token = warp * 16 + of % 2 * 8 + (lane.eighth % 2 * 4 + lane.quarter);
-    store_matrices(weights + swizzled<128>(token, j + of / 2), word);
+    store_matrices(place ^ (j << 4), word);
 }
 
-// This lane's weights of 8 columns from 8 * j on. Transposed it has column lane/4 of tokens 2 * (lane%4), the next, and those plus 8.
-inline void store_fp8_weights(u32 weights, u32 j, u32 warp, Lane lane, float const* weight) {
+// This lane's weights of 8 columns from 8 * j on.
+inline void store_fp8_weights(u32 place, u32 j, float const* weight) {
     u32 const low = half2_to_e4m3(transpose(pack_operands(weight[0], weight[1])));
     u32 const high = half2_to_e4m3(transpose(pack_operands(weight[2], weight[3])));
-    store_shared(weights + swizzled<64>(8 * j + lane.eighth, warp) + 4 * lane.quarter, low | high << 16);
+    store_shared(place + j * 512, low | high << 16);
 }
 
 // Scores to weights, which go to `weights` in shared memory.
@@ -152,6 +159,7 @@ inline void soften(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile&
     }
     // Past it no warp reads the last tile's weights any more.
     if (any_of_group(barrier, above)) raise_bases(own, barrier, warp, lane, s, state);
+    u32 const place = place_of_weights(weights, warp, lane);
 #pragma unroll
     for (u32 j = 0; j < kColumns / 8; ++j) {
         float* const score = &s[4 * j];
@@ -166,9 +174,9 @@ inline void soften(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile&
             }
         }
         if constexpr (Config::kFp8Math) {
-            store_fp8_weights(weights, j, warp, lane, &s[4 * j]);
+            store_fp8_weights(place, j, &s[4 * j]);
         } else if (j % 2 != 0) {
-            store_weights(weights, j - 1, warp, lane, &s[4 * (j - 1)]);
+            store_weights(place, j - 1, &s[4 * (j - 1)]);
         }
     }
 }
@@ -192,49 +200,55 @@ inline void add_sums(GroupShared& own, u32 barrier, u32 warp, Lane lane, Consume
 // Leaves the group's partial result in `state`, or nothing where the block has no work.
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
-    u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group;
-    u32 const query = ring.items - operand_bytes(ring.nb_groups), weights = ring.items - (ring.nb_groups - group) * kWeightBytes;
+    u32 const of_block = warp / 4, in_group = warp % 4, barrier = 1 + of_block;
+    u32 const group = of_block / Config::kRowGroups, row = of_block % Config::kRowGroups * kColumns;
+    u32 const operands = ring.items - operand_bytes(ring.nb_groups), query = operands + row * kQueryRowBytes;
+    u32 const weights = ring.items - (ring.nb_groups * Config::kRowGroups - of_block) * kWeightBytes;
+    GroupShared& statistics = own.group[of_block];
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;
-    store_query(args, work, query, own, ring.nb_groups, warp, lane);
+    store_query(args, work, operands, own, ring.nb_groups, warp, lane);
     order_before_copies();
     arrive(shared_address(&shared.query_ready));
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
     Tiles const tiles = tiles_of(work.share);
+    bool const tells = lane.eighth == 0 && lane.quarter == 0;
+    u32 const offset = codes_offset(in_group, lane);
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile;
         WideTile s;
         u32 index = ring.index(group, turn.item);
         wait_phase(ring.full_at(index), turn.parity);
-        multiply_keys(ring.item_at(index), ring.empty_at(index), query, in_group, lane, s);
+        multiply_keys(ring.item_at(index), ring.empty_at(index), query, in_group, lane, tells, s);
         turn.next(ring);
-        if constexpr (Config::kHasSoftcap) cap_scores(args, own.group[group], lane, s);
-        mask_scores(args, work, first, in_group, lane, s);
-        soften(own.group[group], barrier, in_group, lane, s, weights, state);
+        if constexpr (Config::kHasSoftcap) cap_scores(args, statistics, lane, s);
+        mask_scores(args, work, first, row, in_group, lane, s);
+        soften(statistics, barrier, in_group, lane, s, weights, state);
         order_before_copies();
         index = ring.index(group, turn.item);
         wait_phase(ring.full_at(index), turn.parity);
         clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + lane.eighth * 4 + lane.quarter);
-        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, in_group, lane, state.acc);
+        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, offset, tells, state.acc);
         turn.next(ring);
     }
     let_next_grids_start();
-    add_sums(own.group[group], barrier, in_group, lane, state);
+    add_sums(statistics, barrier, in_group, lane, state);
 }
 
 // This group's partial result, where finish() takes it up.
 inline void store_state(ConsumerState const& state, ConsumerShared const& shared, float* partials, u32 warp, Lane lane) {
-    GroupShared const& own = shared.group[warp / 4];
-    float* const partial = partials + warp / 4 * kPartialFloats;
+    u32 const of_block = warp / 4, row = of_block % Config::kRowGroups * kColumns;
+    GroupShared const& own = shared.group[of_block];
+    float* const partial = partials + of_block / Config::kRowGroups * kPartialFloats;
 #pragma unroll
     for (u32 i = 0; i < kColumns / 4; ++i) {
         u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
         if (warp % 4 == 0 && lane.eighth == 0) {
             float const max = own.limit[m] == negative_infinity() ? negative_infinity() : own.affine[m].y;
-            *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{max, state.sum[i]};
+            *reinterpret_cast<Pair*>(stats_of(partial, row + m)) = Pair{max, state.sum[i]};
         }
 #pragma unroll
         for (u32 t = 0; t < Config::kValueTiles; ++t) {
@@ -242,7 +256,7 @@ inline void store_state(ConsumerState const& state, ConsumerShared const& shared
             for (u32 half = 0; half < 2; ++half) {
                 u32 const element = value_element(t, half, warp % 4, lane);
                 if (element < Config::kHeadDimV)
-                    partial[4 * place_of_quad(m, element / 4) + element % 4] = state.acc[t][i / 2 * 4 + i % 2 + 2 * half];
+                    partial[4 * place_of_quad(row + m, element / 4) + element % 4] = state.acc[t][i / 2 * 4 + i % 2 + 2 * half];
             }
         }
     }

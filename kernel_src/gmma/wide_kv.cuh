@@ -4,6 +4,7 @@
 
 #include "gmma/kv.cuh"
 #include "gmma/wgmma.cuh"
+#include "gmma/wide_query.cuh"
 
 namespace xqajit::device {
 
@@ -18,9 +19,9 @@ inline u32 value_element(u32 t, u32 half, u32 warp, Lane lane) {
 }
 
 // S^T = K Q^T. `query`: see wide_query.cuh.
-template <u32 kCount> inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, float (&s)[kCount]) {
-    bool const tells = lane.eighth == 0 && lane.quarter == 0;
-    constexpr u32 kQuerySegmentBytes = Config::kMTile * (Config::kFp8Math ? Config::kSegment : 128);
+template <u32 kCount>
+inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, bool tells, float (&s)[kCount]) {
+    constexpr u32 kQuerySegmentBytes = Config::kMTile * kQueryRowBytes;
     if constexpr (Config::kFp8Math) {
         constexpr u32 kSteps = Config::kSegment / 32;  // of a segment
         u64 const keys = matrix_at<Config::kSegment>(item), q = matrix_at<Config::kSegment>(query);
@@ -32,7 +33,7 @@ template <u32 kCount> inline void multiply_keys(u32 item, u32 empty, u32 query, 
         end_products();
         if (tells) arrive(empty);
     } else if constexpr (Config::k8Bit) {
-        constexpr u32 kAtOnce = Config::kChunksSegment * Config::kStepsK;  // steps of a segment: more fragments have no registers
+        constexpr u32 kAtOnce = Config::kStepsK;  // steps of a chunk: more fragments have no registers
         KeyFragments keys;
         load_keys(item, warp * Config::kTileTokens, lane, keys);
         free_item(empty, tells);
@@ -78,16 +79,23 @@ inline void clear_outside(u32 item, u32 first, TokenRange share, u32 barrier, u3
     sync_some(barrier, 128);
 }
 
-// This lane's elements of a segment of 8-bit V, four of a token, or two of a segment of 64 bytes: [16 tokens][2*(lane%4) + {0, 1, 8, 9}].
-inline void load_codes(u32 segment, u32 warp, Lane lane, u32 (&codes)[4][4]) {
+// Where this lane finds its elements of a segment of 8-bit V, four of a token, or two of a segment of 64 bytes: of token
+// 2 * (lane%4).
+inline u32 codes_offset(u32 warp, Lane lane) {
     u32 const byte = (warp * 8 + lane.eighth) * (2 * kTilesOfSegment);
+    return vector_offset(2 * lane.quarter, byte / 16) + byte % 16;
+}
+
+// [16 tokens][2*(lane%4) + {0, 1, 8, 9}]
+inline void load_codes(u32 segment, u32 offset, u32 (&codes)[4][4]) {
 #pragma unroll
     for (u32 r = 0; r < 2; ++r) {
-        u32 const address = segment + vector_offset(2 * lane.quarter + r, byte / 16) + byte % 16;
 #pragma unroll
         for (u32 i = 0; i < 8; ++i) {
-            u32 const of_eight = address + i * 8 * Config::kSegment;
-            codes[i / 2][i % 2 * 2 + r] = kTilesOfSegment == 1 ? load_shared_u16(of_eight) : load_shared_word(of_eight);
+            // The next token's vectors are swapped by twos in rows of 128 bytes: see vector_offset().
+            u32 const of_token = r == 0 ? offset : (offset ^ (Config::kSegment == 128 ? 16 : 0)) + Config::kSegment;
+            u32 const address = segment + of_token + i * 8 * Config::kSegment;
+            codes[i / 2][i % 2 * 2 + r] = kTilesOfSegment == 1 ? load_shared_u16(address) : load_shared_word(address);
         }
     }
 }
@@ -141,15 +149,14 @@ inline void multiply_fp8_codes(u32 const (&codes)[4][4], u32 weights, float (&ac
     end_products();
 }
 
-// O^T += V^T P^T. All threads of the group.
-template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weights, u32 barrier, u32 warp, Lane lane,
+// O^T += V^T P^T. All threads of the group. `offset`: see codes_offset().
+template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weights, u32 barrier, u32 offset, bool tells,
                                                   float (&acc)[Config::kValueTiles][kCount]) {
-    bool const tells = lane.eighth == 0 && lane.quarter == 0;
     if constexpr (Config::k8Bit) {
 #pragma unroll
         for (u32 s = 0; s < Config::kSegments; ++s) {
             u32 codes[4][4];
-            load_codes(item + s * kSegmentItemBytes, warp, lane, codes);
+            load_codes(item + s * kSegmentItemBytes, offset, codes);
             if (s + 1 == Config::kSegments) free_item(empty, tells);
             if (s == 0) sync_some(barrier, 128);  // all warps' weights are there
             if constexpr (Config::kFp8Math) {

@@ -9,6 +9,7 @@
 
 namespace xqajit::device {
 
+constexpr u32 kQueryRowBytes = Config::kFp8Math ? Config::kSegment : 128;
 constexpr u32 kQueryLanes = power_of_two_at_least(Config::kQueryVectors);  // of a row, each with a vector of eight elements
 constexpr u32 kQueryRowsAtOnce = 32 / kQueryLanes;                         // of a warp
 static_assert(kQueryLanes <= 32, "a warp has a row's vectors");
@@ -53,7 +54,7 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
         float largest = largest_of<Config::kQType>(q);
 #pragma unroll
         for (u32 mask = 1; mask < kQueryLanes; mask *= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
-        row_scale = scale_to<Config::kFp8Math ? 7 : 14>(largest);  // e4m3 goes to 448
+        row_scale = scale_to < Config::kFp8Math ? 7 : 14 > (largest);  // e4m3 goes to 448
     }
     float const factor = score_factor(args, row_scale);
     if (Config::k8Bit && factor < 0.0f) q = negated(q);

@@ -66,7 +66,7 @@ void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t
 // that merging twice the warps does not cost more.
 bool two_large_blocks_pay(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     constexpr std::uint32_t kLongItem = 16384, kLongRequest = 2048;
-    bool const fit = device::gmma_two_large_blocks_fit(spec.head_dim, spec.m_tile, has_fp8_math(spec));
+    bool const fit = device::gmma_large_blocks(spec.head_dim, spec.m_tile, has_fp8_math(spec)) >= 2;
     return fit && units <= 2 * std::uint64_t{bounds.sm_count} &&
            (shape_of(spec).item_bytes >= kLongItem || bounds.max_len > kLongRequest);
 }
@@ -82,7 +82,7 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
     BlockShape block;
     block.even_half_waves = 2;  // where the lengths are equal, the blocks that would even them out find nothing to do
     std::uint32_t const most_blocks = shape_of(spec).blocks_an_sm;
-    std::uint32_t groups = device::kMostGmmaGroups, blocks = 1;  // of a block, and of an SM
+    std::uint32_t groups = shape_of(spec).most_groups, blocks = 1;  // of a block, and of an SM
     // Invariant division must not ask how many units there are.
     if (bounds.division == XQAJIT_DIVISION_INVARIANT) {
         groups = 1;
@@ -95,7 +95,7 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
         choose_cluster(block, bounds, units);
     }
     Rings const rings = fitting(spec, groups, blocks, bounds.smem_optin);
-    block.threads = device::gmma_threads(rings.groups);
+    block.threads = device::gmma_threads(rings.groups, shape_of(spec).row_groups);
     block.at_once = at_once(bounds, block.cluster, blocks);
     block.ring_items = rings.items;
     block.dynamic_smem = dynamic_smem(spec, rings.groups, rings.items);
@@ -105,7 +105,7 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
 
 std::uint32_t gmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin) {
     std::uint32_t most = 0;
-    for (std::uint32_t const groups : {1u, device::kMostGmmaGroups}) {
+    for (std::uint32_t const groups : {1u, shape_of(spec).most_groups}) {
         Rings const rings = fitting(spec, groups, 1, smem_optin);
         most = std::max(most, dynamic_smem(spec, rings.groups, rings.items));
     }

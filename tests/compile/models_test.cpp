@@ -111,7 +111,7 @@ struct Together {
 
 std::vector<Together> planned_together(KernelSpec const& spec) {
     std::uint32_t const most = device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile).blocks_an_sm;
-    bool const two_large = device::gmma_two_large_blocks_fit(spec.head_dim, spec.m_tile);
+    bool const two_large = device::gmma_large_blocks(spec.head_dim, spec.m_tile) >= 2;
     return {{1, most}, {device::kMostGmmaGroups, two_large ? 2u : 1u}};
 }
 
