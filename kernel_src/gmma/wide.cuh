@@ -215,7 +215,6 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     wait_phase(shared_address(&shared.query_ready), 0);
     Tiles const tiles = tiles_of(work.share);
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
-    u32 const offset = codes_offset(in_group, lane);
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile;
@@ -231,7 +230,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         index = ring.index(group, turn.item);
         wait_phase(ring.full_at(index), turn.parity);
         clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + lane.eighth * 4 + lane.quarter);
-        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, offset, tells, state.acc);
+        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, in_group, lane, tells, state.acc);
         turn.next(ring);
     }
     let_next_grids_start();

@@ -149,14 +149,14 @@ inline void multiply_fp8_codes(u32 const (&codes)[4][4], u32 weights, float (&ac
     end_products();
 }
 
-// O^T += V^T P^T. All threads of the group. `offset`: see codes_offset().
-template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weights, u32 barrier, u32 offset, bool tells,
+// O^T += V^T P^T. All threads of the group.
+template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weights, u32 barrier, u32 warp, Lane lane, bool tells,
                                                   float (&acc)[Config::kValueTiles][kCount]) {
     if constexpr (Config::k8Bit) {
 #pragma unroll
         for (u32 s = 0; s < Config::kSegments; ++s) {
             u32 codes[4][4];
-            load_codes(item + s * kSegmentItemBytes, offset, codes);
+            load_codes(item + s * kSegmentItemBytes, codes_offset(warp, lane), codes);
             if (s + 1 == Config::kSegments) free_item(empty, tells);
             if (s == 0) sync_some(barrier, 128);  // all warps' weights are there
             if constexpr (Config::kFp8Math) {
