@@ -37,7 +37,6 @@ struct Config : Instance {
     static constexpr u32 kMostItems = max_of(kMostGmmaItems, kMostGmmaGroups* kLeastGmmaItems);  // barriers for so many
 
     static_assert(kExact16, "8-bit KV becomes fp16: numeric is exact16");
-    static_assert(!kSkipSoftmax, "every visible token is read");
     static_assert(!kInputKv, "gmma does not append");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");

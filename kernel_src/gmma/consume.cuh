@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gmma/kv.cuh"
+#include "gmma/verdicts.cuh"
 
 #include "common/rows.cuh"
 
@@ -15,8 +16,13 @@ inline void free_item(u32 empty, bool tells) {
     if (tells) arrive(empty);
 }
 
+// With skip-softmax, see skip.cuh.
+inline void attend_judged_tiles(KernelArgs const& args, RingPlace const& ring, Work const& work, Verdicts& verdicts, u32 warp,
+                                Lane lane, u32 query, Factors const& factors, WarpState& state);
+
 // Leaves the warp's partial result in `state`, or nothing where the block has no work.
-inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, u32 warp, Lane lane, WarpState& state) {
+inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, Verdicts& verdicts, u32 warp, Lane lane,
+                    WarpState& state) {
     u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens;
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
     wait_phase(shared_address(&shared.work_ready), 0);
@@ -33,6 +39,12 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     Factors const factors = load_factors(shared.query, lane);
     Tiles const tiles = tiles_of(work.share);
     RingTurn turn;
+    if constexpr (Config::kSkipSoftmax) {
+        attend_judged_tiles(args, ring, work, verdicts, warp, lane, query, factors, state);
+        let_next_grids_start();
+        add_shares(state);
+        return;
+    }
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile + row;
         KeyFragments keys;

@@ -5,6 +5,7 @@
 #include "common/find_work.cuh"
 #include "gmma/consume.cuh"
 #include "gmma/produce.cuh"
+#include "gmma/skip.cuh"
 
 using namespace xqajit::device;
 
@@ -13,6 +14,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8 smem[];  // the rings, from a multiple of kGmmaAlignment on; at the end the partial results
     __shared__ Shared shared;
+    __shared__ Verdicts verdicts;  // of kernels with skip-softmax
     u32 const warp = threadIdx.x / 32, lane = threadIdx.x % 32, nb_warps = blockDim.x / 32 - 1;
     RingPlace const ring = place_ring(args, smem, shared);
     float* const partials = reinterpret_cast<float*>(smem + (ring.items - shared_address(smem)));
@@ -31,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
             init_barrier(shared_address(&shared.work_ready), 1);
             init_barrier(shared_address(&shared.query_ready), Config::kRowTiles);
         }
+        if constexpr (Config::kSkipSoftmax) init_verdicts(verdicts, lane);
         publish_barriers();
     }
     __syncthreads();
@@ -40,9 +43,9 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), 1)
     Lane const of_tile{lane / 4, lane % 4};
     WarpState state;
     if (warp == nb_warps) {
-        produce(args, k_map, v_map, place, ring, shared, lane);
+        produce(args, k_map, v_map, place, ring, shared, verdicts, lane);
     } else {
-        consume(args, ring, shared, warp, of_tile, state);
+        consume(args, ring, shared, verdicts, warp, of_tile, state);
     }
     if (!has_work(shared.work)) return;
     __syncthreads();  // no ring is read any more

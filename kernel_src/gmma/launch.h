@@ -21,6 +21,10 @@ constexpr u32 kGmmaFlight = 96 * 1024;  // bytes of an SM's rings: more on their
 constexpr u32 kMostGmmaItems = 12;      // of an SM's rings, likewise
 constexpr u32 kLeastGmmaItems = 2;      // of one ring: K and V
 
+// Skip-softmax: tiles that a group's K is ahead of its V, and places for what is told of a tile.
+constexpr u32 gmma_ahead(u32 m_tile) { return m_tile > 8 ? 4 : 6; }
+constexpr u32 kGmmaVerdicts = 8;  // a power of two, and more than tiles ahead
+
 constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile) {
     u32 const row_bytes = head_dim * kv_bytes;
     u32 const segment = row_bytes <= 64 ? 64 : 128;
@@ -39,8 +43,12 @@ constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {
     return items < kLeastGmmaItems ? kLeastGmmaItems : items;
 }
 
-// Bytes of static shared memory, at most: q in whole segments, a factor and the cluster's statistics a row, and the barriers.
-constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile) { return m_tile * ((head_dim + 127) / 128 * 256 + 12) + 1024; }
+// Bytes of static shared memory, at most: q in whole segments, a factor and the cluster's statistics a row, the barriers, and what is
+// kept of tiles that may be skipped: the four warps' largest scores, two barriers and a word each, and the scores of those ahead.
+constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile, bool skips) {
+    u32 const group = kGmmaVerdicts * (m_tile * 16 + 20) + gmma_ahead(m_tile) * 64 * m_tile * 4;
+    return m_tile * ((head_dim + 127) / 128 * 256 + 12) + 1024 + (skips ? kMostGmmaGroups * group : 0);
+}
 
 // Bytes of dynamic shared memory: the rings, and in their place at the end each warp's partial result.
 constexpr u32 gmma_dynamic_smem(GmmaShape shape, u32 head_dim, u32 m_tile, u32 groups, u32 items) {

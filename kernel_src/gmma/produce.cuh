@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gmma/ring.cuh"
+#include "gmma/verdicts.cuh"
 
 namespace xqajit::device {
 
@@ -53,10 +54,14 @@ inline void copy_tile(TensorMap const& map, Work const& work, u32 tile, i32 page
                  Config::kPageSize == 0 ? begin : begin % kTokensPerPage, page, full);
 }
 
+// With skip-softmax, see skip.cuh.
+inline void copy_judged_tiles(KernelArgs const& args, TensorMap const& k_map, TensorMap const& v_map, Work const& work, Tiles tiles,
+                              PageWindow& k_pages, PageWindow& v_pages, RingPlace const& ring, Verdicts& verdicts, u32 lane);
+
 // The longest chain of a short request: lengths -> work -> page indices -> tiles. So the work is told as soon as the page indices are
 // on their way.
 inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap const& v_map, Place place, RingPlace const& ring,
-                    Shared& shared, u32 lane) {
+                    Shared& shared, Verdicts& verdicts, u32 lane) {
     Work const work = find_work(args, place);
     if (lane == 0) shared.work = work;
     Tiles const tiles = has_work(work) ? tiles_of(work.share) : Tiles{0, 0};
@@ -68,6 +73,10 @@ inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap co
     }
     __syncwarp();
     if (lane == 0) arrive(shared_address(&shared.work_ready));
+    if constexpr (Config::kSkipSoftmax) {
+        copy_judged_tiles(args, k_map, v_map, work, tiles, k_pages, v_pages, ring, verdicts, lane);
+        return;
+    }
     RingTurn turn{0, 1};  // of the group whose turn it is; those after it are one round behind
     u32 group = 0;
     for (u32 tile = tiles.begin; tile < tiles.end; ++tile) {

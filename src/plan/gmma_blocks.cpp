@@ -23,7 +23,7 @@ std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::ui
 }
 
 std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
-    return device::gmma_static_smem(spec.head_dim, spec.m_tile) + dynamic_smem(spec, groups, ring_items);
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.skip_softmax) + dynamic_smem(spec, groups, ring_items);
 }
 
 struct Rings {

@@ -28,6 +28,10 @@ void draft_of_8(XQAParams& params) {
     params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     params.q_len = 8;
 }
+void skipping(XQAParams& params) {
+    params.skip_softmax = 1;
+    params.skip_softmax_threshold = 10;
+}
 // A block of it holds the most rows there are. No family has a window with a tree.
 void tree_of_64(XQAParams& params) {
     params.spec_dec = XQAJIT_SPEC_DEC_TREE;
@@ -60,8 +64,6 @@ std::vector<KernelSpec> distinct_kernels(std::string const& target, Family famil
     return distinct;
 }
 
-std::string dtype_text(std::int32_t dtype) { return dtype == XQAJIT_DTYPE_BF16 ? "bf16" : "fp8_e4m3"; }
-
 void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     auto const compiled = compile(nvrtc, request_of(spec));
     INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
@@ -74,7 +76,8 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
     CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
     // What the host reckons with.
-    if (spec.family == Family::kGmma) CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
+    if (spec.family == Family::kGmma)
+        CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.skip_softmax));
     if (spec.family == Family::kHmma)
         CHECK(compiled->static_smem <= device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile));
 }
@@ -103,6 +106,21 @@ void no_spills_elsewhere(std::size_t half, Edit edit = plain) {
     }
 }
 
+void require_blocks_fit(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
+    constexpr std::uint32_t kRegistersOfAnSm = 65536, kSmemOfAnSm = 233472, kReservedSmem = 1024, kWarp = 32;
+    auto const compiled = compile(nvrtc, request_of(spec));
+    REQUIRE(compiled.ok());
+    device::GmmaShape const shape = device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
+    INFO(to_string(spec) << ": " << compiled->registers << " registers");
+    // A warp's registers come by 256.
+    std::uint32_t const of_warp = (compiled->registers * kWarp + 255) / 256 * 256;
+    CHECK(shape.blocks_an_sm * device::gmma_threads(1) / kWarp * of_warp <= kRegistersOfAnSm);
+    std::uint32_t const items = device::gmma_ring_items(shape, 1, shape.blocks_an_sm);
+    std::uint32_t const smem = device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.skip_softmax) +
+                               device::gmma_dynamic_smem(shape, spec.head_dim, spec.m_tile, 1, items);
+    CHECK(shape.blocks_an_sm * (smem + kReservedSmem) <= kSmemOfAnSm);
+}
+
 }  // namespace
 
 TEST_CASE("no model's mmha kernel with bf16 KV spills on sm_90a", "[compile][models]") {
@@ -127,29 +145,20 @@ TEST_CASE("no model's hmma kernel with int8 KV spills on sm_90a", "[compile][mod
 TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][models]") {
     auto const nvrtc = real_nvrtc();
     require_target(*nvrtc, "sm_90a");
-    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}) {
-        for (std::string const head_dim : {"64", "128", "256"}) {
-            for (std::string const q_heads : {"8", "16"}) {
-                if (head_dim == "256" && q_heads == "16") continue;  // which gmma refuses
-                auto const kernels = kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
-                                                    dtype_text(kv_dtype) + R"(", "head_dim": )" + head_dim +
-                                                    R"(, "num_q_heads": )" + q_heads + R"(, "num_kv_heads": 1, "page_size": 32}]})",
-                                                "sm_90a");
-                auto const spec = std::find_if(kernels.begin(), kernels.end(),
-                                               [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });
-                REQUIRE(spec != kernels.end());
-                auto const compiled = compile(*nvrtc, request_of(*spec));
-                REQUIRE(compiled.ok());
-                device::GmmaShape const shape = device::gmma_shape(spec->head_dim, dtype_bytes(spec->kv_dtype), spec->m_tile);
-                constexpr std::uint32_t kRegistersOfAnSm = 65536, kSmemOfAnSm = 233472, kReservedSmem = 1024, kWarp = 32;
-                INFO(to_string(*spec) << ": " << compiled->registers << " registers");
-                // A warp's registers come by 256.
-                std::uint32_t const of_warp = (compiled->registers * kWarp + 255) / 256 * 256;
-                CHECK(shape.blocks_an_sm * device::gmma_threads(1) / kWarp * of_warp <= kRegistersOfAnSm);
-                std::uint32_t const items = device::gmma_ring_items(shape, 1, shape.blocks_an_sm);
-                std::uint32_t const smem = device::gmma_static_smem(spec->head_dim, spec->m_tile) +
-                                           device::gmma_dynamic_smem(shape, spec->head_dim, spec->m_tile, 1, items);
-                CHECK(shape.blocks_an_sm * (smem + kReservedSmem) <= kSmemOfAnSm);
+    for (Edit const edit : {plain, skipping}) {
+        for (std::string const kv_dtype : {"bf16", "fp8_e4m3", "int8"}) {
+            for (std::string const head_dim : {"64", "128", "256"}) {
+                for (std::string const q_heads : {"8", "16"}) {
+                    if (head_dim == "256" && q_heads == "16") continue;  // which gmma refuses
+                    auto const kernels = kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" + kv_dtype +
+                                                        R"(", "head_dim": )" + head_dim + R"(, "num_q_heads": )" + q_heads +
+                                                        R"(, "num_kv_heads": 1, "page_size": 32}]})",
+                                                    "sm_90a", edit);
+                    auto const spec = std::find_if(kernels.begin(), kernels.end(),
+                                                   [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });
+                    REQUIRE(spec != kernels.end());
+                    require_blocks_fit(*nvrtc, *spec);
+                }
             }
         }
     }
@@ -163,6 +172,15 @@ TEST_CASE("no model's gmma kernel with fp8 KV spills on sm_90a", "[compile][mode
 }
 TEST_CASE("no model's gmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
     no_spills(Family::kGmma, XQAJIT_DTYPE_INT8);
+}
+TEST_CASE("no model's gmma kernel with bf16 KV spills where it skips tiles", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_BF16, skipping);
+}
+TEST_CASE("no model's gmma kernel with fp8 KV spills where it skips tiles", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3, skipping);
+}
+TEST_CASE("no model's gmma kernel with int8 KV spills where it skips tiles", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_INT8, skipping);
 }
 
 TEST_CASE("no model's hmma kernel of one half spills on the targets that share it", "[compile][models]") { no_spills_elsewhere(0); }

@@ -22,7 +22,9 @@ LaunchBounds balanced(std::uint32_t batch, std::uint64_t max_len, std::uint32_t 
     return bounds;
 }
 
-std::uint64_t static_smem(KernelSpec const& spec) { return device::gmma_static_smem(spec.head_dim, spec.m_tile); }
+std::uint64_t static_smem(KernelSpec const& spec) {
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.skip_softmax);
+}
 
 device::GmmaShape shape_of(KernelSpec const& spec) {
     return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
@@ -33,10 +35,30 @@ std::uint32_t groups_of(LaunchPlan const& plan) { return (plan.block_x - 32) / 1
 }  // namespace
 
 TEST_CASE("gmma's static shared memory holds the rows of q and their statistics", "[plan]") {
-    CHECK(device::gmma_static_smem(16, 8) == 8 * 268 + 1024);
-    CHECK(device::gmma_static_smem(128, 16) == 16 * 268 + 1024);
-    CHECK(device::gmma_static_smem(144, 8) == 8 * 524 + 1024);
-    CHECK(device::gmma_static_smem(256, 16) == 16 * 524 + 1024);
+    CHECK(device::gmma_static_smem(16, 8, false) == 8 * 268 + 1024);
+    CHECK(device::gmma_static_smem(128, 16, false) == 16 * 268 + 1024);
+    CHECK(device::gmma_static_smem(144, 8, false) == 8 * 524 + 1024);
+    CHECK(device::gmma_static_smem(256, 16, false) == 16 * 524 + 1024);
+}
+
+TEST_CASE("what gmma keeps of tiles that may be skipped fits beside the rings, in as many blocks", "[plan]") {
+    // Two groups: 8 verdicts of four warps' rows, two barriers and a word; scores of 6 or 4 tiles of 64 tokens.
+    CHECK(device::gmma_static_smem(128, 8, true) == 8 * 268 + 1024 + 2 * (8 * (4 * 8 * 4 + 20) + 6 * 64 * 8 * 4));
+    CHECK(device::gmma_static_smem(128, 16, true) == 16 * 268 + 1024 + 2 * (8 * (4 * 16 * 4 + 20) + 4 * 64 * 16 * 4));
+    for (std::uint32_t const head_dim : {16u, 64u, 128u, 256u})
+        for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_INT8})
+            for (std::uint32_t const rows : {8u, 16u}) {
+                if (rows == 16 && head_dim > 128) continue;
+                KernelSpec plain = gmma_spec(rows, head_dim, kv_dtype), skipping = plain;
+                skipping.skip_softmax = true;
+                for (std::uint32_t const batch : {1u, 8u, 32u, 128u}) {
+                    LaunchPlan const without = planned(plain, balanced(batch, 8192, 8));
+                    LaunchPlan const with = planned(skipping, balanced(batch, 8192, 8));
+                    INFO(to_string(skipping) << ", batch " << batch << ": " << with.to_string());
+                    CHECK(with.to_string() == without.to_string());
+                    CHECK(with.dynamic_smem + static_smem(skipping) <= bounds_of(1, 1, 1).smem_optin);
+                }
+            }
 }
 
 TEST_CASE("rings hold what an SM's blocks together should have on their way, and at least K and V", "[plan]") {
