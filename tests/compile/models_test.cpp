@@ -7,6 +7,7 @@
 #include "gmma/launch.h"
 #include "hmma/launch.h"
 #include "plan/plan.h"
+#include "select/select.h"
 #include "shapes.h"
 
 using namespace xqajit;
@@ -28,9 +29,13 @@ void draft_of_8(XQAParams& params) {
     params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     params.q_len = 8;
 }
+// A shape that gmma does not compute stays as it is, for the others.
 void skipping(XQAParams& params) {
+    XQAParams const given = params;
     params.skip_softmax = 1;
     params.skip_softmax_threshold = 10;
+    RuleKind const waived[] = {RuleKind::kChoice};
+    if (!admit(Family::kGmma, params, *arch_from_name("sm_90a"), waived).ok) params = given;
 }
 // A block of it holds the most rows there are. No family has a window with a tree.
 void tree_of_64(XQAParams& params) {

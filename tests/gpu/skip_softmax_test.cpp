@@ -145,6 +145,31 @@ TEST_CASE("skipped tiles are counted, and cost no more than the threshold allows
     }
 }
 
+// All keys but the first score 0, and the first one what puts them just below the limit, ln(4096 / 0.5) = 9.011, or just above.
+TEST_CASE("tiles just below the limit are skipped and those just above are not, and the error is the bound's", "[gpu][skip]") {
+    constexpr std::int64_t kLen = 4096, kKept = 64;
+    for (std::int32_t const kv : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3}) {
+        ProblemSpec spec =
+            make_skipping({.q_heads = 8, .kv_heads = 1, .dim = 64, .kv = kv, .split = 1, .lens = {kLen}}, 0.5F, Draw::kGaussian);
+        spec.k_scale = spec.v_scale = 1;
+        for (double const first : {9.0, 9.0625}) {  // in bf16, or by the scale
+            if (kv == XQAJIT_DTYPE_FP8_E4M3) spec.k_scale = static_cast<float>(first / 8);
+            ReferenceCase c = build_case(spec);
+            set_q(c, 1);
+            for (std::int64_t t = 0; t < kLen; ++t)
+                for (std::uint32_t d = 0; d < 64; ++d) set_kv(c, false, 0, t, 0, d, t == 0 ? first / 8 : 0);
+            Ran const ran = run_skipping(c);
+            bool const skips = first > std::log(kLen / 0.5);
+            INFO("first score " << first << ", " << ran.tiles.skipped << " of " << ran.tiles.all << " tiles skipped");
+            CHECK(ran.tiles.all == kLen / 64);
+            CHECK(ran.tiles.skipped == (skips ? kLen / 64 - 1 : 0));
+            require_within_threshold(c, ran.outputs);
+            double const kept = static_cast<double>(skips ? kKept : kLen) - 1;
+            for (float const lse : ran.outputs.lse) CHECK(lse == Approx(first + std::log1p(kept * std::exp(-first))).margin(2e-3));
+        }
+    }
+}
+
 TEST_CASE("tiles are skipped under every mask, with every feature, and with rows that a block has to spare", "[gpu][skip]") {
     std::vector<std::int32_t> const lens = {16384, 1, 9000, 0, 129};
     std::vector<ProblemSpec> specs;
@@ -152,7 +177,7 @@ TEST_CASE("tiles are skipped under every mask, with every feature, and with rows
         for (std::uint32_t const page : {0U, 8U, 128U})
             specs.push_back(make_skipping({.q_heads = 2 * group, .kv_heads = 2, .page = page, .lens = lens}, 20));
     for (std::int32_t const kv : {XQAJIT_DTYPE_FP16, XQAJIT_DTYPE_FP8_E4M3}) {
-        Shape shape{.q_heads = 8, .kv_heads = 1, .q = XQAJIT_DTYPE_FP16, .kv = kv, .lens = lens};
+        Shape shape{.q_heads = 8, .kv_heads = 1, .q = XQAJIT_DTYPE_FP16, .kv = kv, .split = 2, .lens = lens};
         shape.window = 5000;
         specs.push_back(make_skipping(shape, 20));
         shape.sinks = true;
