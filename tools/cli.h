@@ -67,6 +67,7 @@ struct BenchOptions : Common {
     std::string unequal;
     std::string kernel;
     bool check = false;
+    bool peaked = false;
     std::string csv;
     std::string svg;
 };

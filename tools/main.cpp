@@ -186,6 +186,7 @@ private:
                                  ->type_name("N")
                                  ->check(in_range(0, 6000), "0..6000");
         command->add_flag("--check", bench_.check, "Compare with the float64 reference");
+        command->add_flag("--peaked", bench_.peaked, "Keys of which a few take most of the weight: what skip-softmax gains");
         command->add_option("--csv", bench_.csv, "Also as CSV")->type_name("FILE");
         command->add_option("--svg", bench_.svg, "A plot of the fraction of the read roofline")->type_name("FILE");
         add_common(*command, bench_);

@@ -125,12 +125,15 @@ typedef struct xqajit_params {
     int32_t input_kv;       /* 1: the launch appends new K and V itself (rope_style, rotary_dim) */
     int32_t rope_style;     /* xqajit_rope_style */
     uint32_t rotary_dim;    /* 0: head_dim; a multiple of 16 */
-    int32_t skip_softmax;   /* 1: tiles far below the running maximum are skipped */
+    int32_t skip_softmax;   /* 1: tiles far below the running maximum are skipped: an approximation, which skip_softmax_threshold bounds */
     /* Values: only whether they are zero is part of the key. */
     uint32_t sliding_window;            /* newest tokens visible, the current one included; 0: all */
     float softcap;                      /* scores become cap * tanh(score / cap); 0: off */
     float qk_scale;                     /* 0: 1 / sqrt(head_dim); required with mla */
-    float skip_softmax_threshold;       /* factor; divided by the length */
+    /* A tile of 64 tokens is skipped where, for each query row of its KV head, its largest weight is below threshold / length times the
+     * largest that its thread block has seen before. Nothing is with 0, or in requests of up to `threshold` tokens. Of a row's
+     * denominator at most threshold / (1 + threshold) is left out; kernel_src/gmma/README.md derives the error of out and lse. */
+    float skip_softmax_threshold;
     /* Run-time policy; not part of the compiled kernel's key. */
     int32_t division;       /* xqajit_division; refused by rule where no family has it */
     uint32_t nb_sub_seq;    /* 0: chosen; sub-sequences of each request, 1 .. 6000: static division alone, which it makes the default */
@@ -189,6 +192,8 @@ typedef struct xqajit_run_args {
     const float* out_scale_rcp_ptr;
     void* workspace;                /* 256-byte aligned, initialised; null only if the launch needs none */
     uint64_t workspace_size;        /* as given to xqajit_workspace_init */
+    uint64_t* skipped_tiles;        /* [2]: skip_softmax only; null: not counted. The launch adds, over requests and KV heads, the tiles of
+                                     * 64 tokens that it skipped to the first and all that it looked at to the second */
 } xqajit_run_args;
 
 #define XQAJIT_RUN_ARGS_INIT XQAJIT_INIT(xqajit_run_args)

@@ -106,8 +106,11 @@ struct KernelArgs {
     Divisor by_nb_row_blocks;
     u32 max_pages;              // entries of a page-table row that exist, used or not; 0 for contiguous KV
     u32 ring_items;             // gmma: of each group of warps
+    u64* skipped_tiles;         // [2]: tiles whose V was not read, and all tiles; null: not counted. SKIP_SOFTMAX only
+    float skip_threshold;       // SKIP_SOFTMAX only: divided by the length
+    u32 reserved0;
 };
-static_assert(sizeof(KernelArgs) == 336, "host and device must agree on KernelArgs");
+static_assert(sizeof(KernelArgs) == 352, "host and device must agree on KernelArgs");
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, page_table_stride) == 136);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, partials) == 232);

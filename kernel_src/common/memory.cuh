@@ -111,6 +111,11 @@ inline u32 count_arrival(u32* counter, u32 arrivals) {
     return before;
 }
 
+// Adds to a counter of 64 bits; the order does not matter (PTX ISA: red).
+inline void add_to(u64* counter, u64 value) {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(counter), "l"(value) : "memory");
+}
+
 // Lets the grids that depend on this one start, as far as there is room: they wait for its end before they read anything.
 inline void let_next_grids_start() {
 #if __CUDA_ARCH__ >= 900

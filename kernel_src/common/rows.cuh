@@ -108,48 +108,70 @@ struct Weights {
     u32 b[Config::kTokenTiles][Config::kRowTiles][2];
 };
 
+// Whether some row does not see some of the warp's tokens from `first` on.
+inline bool has_hidden(Work const& work, u32 first) {
+    u32 const last = first + Config::kTileTokens;
+    return first < max_of(work.share.begin, work.common.begin) || last > min_of(work.share.end, work.common.end);
+}
+
+// Bends the scores of row tile n where there is a soft cap, and hides what a row does not see. Returns this lane's largest of each
+// column, in log2 units.
+inline Pair mask_scores(KernelArgs const& args, Work const& work, Factors const& factors, u32 first, bool hidden, u32 n, Lane lane,
+                        Scores& scores) {
+    float max[2] = {negative_infinity(), negative_infinity()};
+#pragma unroll
+    for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            u32 const side = i % 2;
+            float score = scores.tile[tile][n].value[i];
+            if constexpr (Config::kHasSoftcap) score = args.softcap * kLog2E * tanh_accurate(score * factors.row[n][side]);
+            if (hidden) {
+                u32 const t = first + tile * 16 + i / 2 * 8 + lane.eighth;
+                u32 const m = n * 8 + 2 * lane.quarter + side;
+                if (!inside(work.share, t) ||
+                    (Config::kSpecDec != SpecDec::kNone && !(m < work.nb_rows && row_sees(args, work, m, t))))
+                    score = negative_infinity();
+            }
+            scores.tile[tile][n].value[i] = score;
+            max[side] = fmaxf(max[side], score);
+        }
+    }
+    return {max[0] * softened_factor(factors.row[n][0]), max[1] * softened_factor(factors.row[n][1])};
+}
+
+// Lets the maxima of row tile n follow the warp's `largest`, this lane's of each column, where they are too far behind.
+inline void follow_largest(Pair largest, u32 n, WarpState& state) {
+    float max[2] = {largest.x, largest.y};
+    if (__any_sync(0xffffffffu, max[0] > state.max[n][0] + kMaxLag || max[1] > state.max[n][1] + kMaxLag)) raise_max(max, n, state);
+}
+
+// The weights of row tile n, and their sums.
+inline void weigh(Factors const& factors, Scores const& scores, u32 n, WarpState& state, Weights& weights) {
+    float const scale[2] = {softened_factor(factors.row[n][0]), softened_factor(factors.row[n][1])};
+    float const base[2] = {base_of(state.max[n][0]), base_of(state.max[n][1])};
+#pragma unroll
+    for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            float const left = exp2_approx(fmaf(scores.tile[tile][n].value[2 * half], scale[0], -base[0]));
+            float const right = exp2_approx(fmaf(scores.tile[tile][n].value[2 * half + 1], scale[1], -base[1]));
+            state.sum[n][0] += left;
+            state.sum[n][1] += right;
+            weights.b[tile][n][half] = transpose(pack_operands(left, right));
+        }
+    }
+}
+
 inline Weights soften(KernelArgs const& args, Work const& work, Factors const& factors, u32 first, Lane lane, Scores scores,
                       WarpState& state) {
-    u32 const last = first + Config::kTileTokens;
-    bool const masked = first < max_of(work.share.begin, work.common.begin) || last > min_of(work.share.end, work.common.end);
+    bool const hidden = has_hidden(work, first);
     Weights weights;
 #pragma unroll
     for (u32 n = 0; n < Config::kRowTiles; ++n) {
-        float max[2] = {negative_infinity(), negative_infinity()};
-#pragma unroll
-        for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                u32 const side = i % 2;
-                float score = scores.tile[tile][n].value[i];
-                if constexpr (Config::kHasSoftcap) score = args.softcap * kLog2E * tanh_accurate(score * factors.row[n][side]);
-                if (masked) {
-                    u32 const t = first + tile * 16 + i / 2 * 8 + lane.eighth;
-                    u32 const m = n * 8 + 2 * lane.quarter + side;
-                    if (!inside(work.share, t) ||
-                        (Config::kSpecDec != SpecDec::kNone && !(m < work.nb_rows && row_sees(args, work, m, t))))
-                        score = negative_infinity();
-                }
-                scores.tile[tile][n].value[i] = score;
-                max[side] = fmaxf(max[side], score);
-            }
-        }
-        float const scale[2] = {softened_factor(factors.row[n][0]), softened_factor(factors.row[n][1])};
-        max[0] *= scale[0], max[1] *= scale[1];
-        if (__any_sync(0xffffffffu, max[0] > state.max[n][0] + kMaxLag || max[1] > state.max[n][1] + kMaxLag))
-            raise_max(max, n, state);
-        float const base[2] = {base_of(state.max[n][0]), base_of(state.max[n][1])};
-#pragma unroll
-        for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                float const left = exp2_approx(fmaf(scores.tile[tile][n].value[2 * half], scale[0], -base[0]));
-                float const right = exp2_approx(fmaf(scores.tile[tile][n].value[2 * half + 1], scale[1], -base[1]));
-                state.sum[n][0] += left;
-                state.sum[n][1] += right;
-                weights.b[tile][n][half] = transpose(pack_operands(left, right));
-            }
-        }
+        Pair const largest = mask_scores(args, work, factors, first, hidden, n, lane, scores);
+        follow_largest(largest, n, state);
+        weigh(factors, scores, n, state, weights);
     }
     return weights;
 }

@@ -44,7 +44,7 @@ struct Config : Instance {
     static constexpr u32 kValueTiles = kSegments * kSegmentElems / 64;  // of 64 elements
 
     static_assert(kExact16 || kKvType == Type::kFp8E4m3, "numeric fp8 goes with fp8_e4m3 KV");
-    static_assert(!kSkipSoftmax, "every visible token is read");
+    static_assert(!kSkipSoftmax || !kShape.wide, "a wide block skips no tile");
     static_assert(!kInputKv, "gmma does not append");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");

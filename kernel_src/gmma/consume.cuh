@@ -3,22 +3,31 @@
 #pragma once
 
 #include "gmma/kv.cuh"
+#include "gmma/verdicts.cuh"
 
 #include "common/rows.cuh"
 
 namespace xqajit::device {
 
-struct ConsumerShared {
+template <bool kSkips> struct ConsumerSharedOf { Query query; };
+template <> struct ConsumerSharedOf<true> {
     Query query;
+    Verdicts verdicts;
 };
+using ConsumerShared = ConsumerSharedOf<Config::kSkipSoftmax>;
+
+template <class Own> inline void init_consumers(Own& own, u32 lane) {
+    if constexpr (Config::kSkipSoftmax) init_verdicts(own.verdicts, lane);
+}
+
 using ConsumerState = WarpState;
 constexpr u32 kPartialsOfGroup = 4;  // one a warp
 constexpr u32 operand_bytes(u32) { return 0; }
 constexpr u32 query_arrivals(u32) { return Config::kRowTiles * 32; }
 
 // Leaves the warp's partial result in `state`, or nothing where the block has no work.
-inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
-                    ConsumerState& state) {
+template <class Own> inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, Own& own, u32 warp,
+                                         Lane lane, ConsumerState& state) {
     u32 const group = warp / 4, row = warp % 4 * Config::kTileTokens;
     bool const tells = lane.eighth == 0 && lane.quarter == 0;
     wait_phase(shared_address(&shared.work_ready), 0);
@@ -34,6 +43,12 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     Factors const factors = load_factors(own.query, lane);
     Tiles const tiles = tiles_of(work.share);
     RingTurn turn;
+    if constexpr (Config::kSkipSoftmax) {
+        attend_judged_tiles(args, ring, work, own.verdicts, warp, lane, query, factors, state);  // see skip.cuh
+        let_next_grids_start();
+        add_shares(state);
+        return;
+    }
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile + row;
         KeyFragments keys;

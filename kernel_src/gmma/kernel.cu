@@ -6,7 +6,7 @@
 #if XQAJIT_M_TILE > 16 || XQAJIT_NUMERIC != 1
 #include "gmma/wide.cuh"
 #else
-#include "gmma/consume.cuh"
+#include "gmma/skip.cuh"
 #endif
 #include "gmma/produce.cuh"
 
@@ -15,7 +15,8 @@ using namespace xqajit::device;
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
 extern "C" __global__ void __launch_bounds__(gmma_threads(Config::kShape.most_groups, Config::kRowGroups),
-                                             gmma_large_blocks(Config::kHeadDim, Config::kMTile, Config::kFp8Math))
+                                             gmma_large_blocks(Config::kHeadDim, Config::kMTile, Config::kFp8Math,
+                                                               Config::kSkipSoftmax))
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8
@@ -41,6 +42,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(Config::kShape.most_gr
             init_barrier(shared_address(&shared.work_ready), 1);
             init_barrier(shared_address(&shared.query_ready), query_arrivals(nb_warps));
         }
+        init_consumers(of_consumers, lane);
         publish_barriers();
     }
     __syncthreads();
@@ -50,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(Config::kShape.most_gr
     Lane const of_tile{lane / 4, lane % 4};
     ConsumerState state;
     if (warp == nb_warps) {
-        produce(args, k_map, v_map, place, ring, shared, lane);
+        produce(args, k_map, v_map, place, ring, shared, of_consumers, lane);
     } else {
         consume(args, ring, shared, of_consumers, warp, of_tile, state);
     }

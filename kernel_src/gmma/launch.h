@@ -26,8 +26,13 @@ constexpr u32 kGmmaFlight = 96 * 1024;  // bytes of an SM's rings: more on their
 constexpr u32 kMostGmmaItems = 12;      // of an SM's rings, likewise
 constexpr u32 kLeastGmmaItems = 2;      // of one ring: K and V
 
+// Skip-softmax: tiles that a group's K is ahead of its V, and places for what is told of a tile.
+constexpr u32 gmma_ahead(u32 m_tile) { return m_tile > 8 ? 4 : 6; }
+constexpr u32 kGmmaVerdicts = 8;  // a power of two, and more than tiles ahead
+
 // Blocks of all groups that the kernel keeps its registers few enough for, an SM.
-constexpr u32 gmma_large_blocks(u32 head_dim, u32 m_tile, bool fp8_math = false) {
+constexpr u32 gmma_large_blocks(u32 head_dim, u32 m_tile, bool fp8_math = false, bool skips = false) {
+    if (skips) return 1;
     if (fp8_math && m_tile <= kMostNarrowRows) return 2;
     return head_dim <= 128 && (m_tile == 8 || m_tile == kMostRowsOfGroup) ? 2 : 1;
 }
@@ -73,12 +78,14 @@ constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {
 }
 
 // Bytes of static shared memory, at most. A row's: q in whole segments and its factor, or both groups' statistics; and the cluster's. Then
-// the barriers, the work and padding.
-constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile, bool fp8_math = false) {
+// the barriers, the work and padding. What is kept of tiles that may be skipped: the four warps' largest scores, two barriers and a word
+// each, and the scores of those ahead.
+constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile, bool fp8_math = false, bool skips = false) {
     constexpr u32 kClusterStats = 8, kFactor = 4, kGroupStats = 32, kRest = 1024;
     bool const wide = fp8_math || m_tile > kMostNarrowRows;
     u32 const row = wide ? kMostGmmaGroups * kGroupStats : (head_dim + 127) / 128 * 256 + kFactor;
-    return m_tile * (row + kClusterStats) + kRest;
+    u32 const verdicts = kGmmaVerdicts * (m_tile * 16 + 20) + gmma_ahead(m_tile) * 64 * m_tile * 4;
+    return m_tile * (row + kClusterStats) + kRest + (skips ? kMostGmmaGroups * verdicts : 0);
 }
 
 // Bytes of dynamic shared memory: operands and rings, and in their place at the end the partial result of each warp, or of each group.

@@ -55,8 +55,8 @@ inline void copy_tile(TensorMap const& map, Work const& work, u32 tile, i32 page
 
 // The longest chain of a short request: lengths -> work -> page indices -> tiles. So the work is told as soon as the page indices are
 // on their way.
-inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap const& v_map, Place place, RingPlace const& ring,
-                    Shared& shared, u32 lane) {
+template <class Own> inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap const& v_map, Place place,
+                                         RingPlace const& ring, Shared& shared, Own& own, u32 lane) {
     Work const work = find_work(args, place);
     if (lane == 0) shared.work = work;
     Tiles const tiles = has_work(work) ? tiles_of(work.share) : Tiles{0, 0};
@@ -68,6 +68,10 @@ inline void produce(KernelArgs const& args, TensorMap const& k_map, TensorMap co
     }
     __syncwarp();
     if (lane == 0) arrive(shared_address(&shared.work_ready));
+    if constexpr (Config::kSkipSoftmax) {
+        copy_judged_tiles(args, k_map, v_map, work, tiles, k_pages, v_pages, ring, own.verdicts, lane);  // see skip.cuh
+        return;
+    }
     RingTurn turn{0, 1};  // of the group whose turn it is; those after it are one round behind
     u32 group = 0;
     for (u32 tile = tiles.begin; tile < tiles.end; ++tile) {

@@ -41,6 +41,8 @@ constexpr u32 kWeightBytes = gmma_weight_bytes(Config::kShape, Config::kMTile);
 constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kWideLag = Config::kFp8Math ? 2.0f : kMaxLag;
 constexpr u32 query_arrivals(u32 nb_warps) { return 32 * nb_warps; }
 
+inline void init_consumers(ConsumerShared&, u32) {}
+
 inline void clear(ConsumerState& state) {
 #pragma unroll
     for (u32 i = 0; i < kColumns / 4; ++i) state.sum[i] = 0.0f;

@@ -115,6 +115,7 @@ Status check_pointers(Launch const& launch, RunArgs const& args) {
         {"v_scale_ptr", args.v_scale_ptr, 4, kv_scale, "with 16-bit KV"},
         {"out_scale_rcp_ptr", args.out_scale_rcp_ptr, 4, only_if(params.out_dtype == XQAJIT_DTYPE_FP8_E4M3, Need::kOptional), "without fp8 output"},
         {"workspace", args.workspace, kWorkspaceAlignment, Need::kOptional, ""},
+        {"skipped_tiles", args.skipped_tiles, 8, only_if(params.skip_softmax != 0, Need::kOptional), "without skip_softmax in the shape"},
     };
     // clang-format on
     for (Row const& row : rows) {

@@ -25,7 +25,8 @@ std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::ui
 }
 
 std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
-    return device::gmma_static_smem(spec.head_dim, spec.m_tile, has_fp8_math(spec)) + dynamic_smem(spec, groups, ring_items);
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile, has_fp8_math(spec), spec.skip_softmax) +
+           dynamic_smem(spec, groups, ring_items);
 }
 
 struct Rings {
@@ -66,7 +67,7 @@ void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t
 // that merging twice the warps does not cost more.
 bool two_large_blocks_pay(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     constexpr std::uint32_t kLongItem = 16384, kLongRequest = 2048;
-    bool const fit = device::gmma_large_blocks(spec.head_dim, spec.m_tile, has_fp8_math(spec)) >= 2;
+    bool const fit = device::gmma_large_blocks(spec.head_dim, spec.m_tile, has_fp8_math(spec), spec.skip_softmax) >= 2;
     return fit && units <= 2 * std::uint64_t{bounds.sm_count} &&
            (shape_of(spec).item_bytes >= kLongItem || bounds.max_len > kLongRequest);
 }

@@ -154,10 +154,15 @@ constexpr Rule kGmma[] = {
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", kNumeric16, is_exact16, numeric_found},
     {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
-    {"gmma.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
-    {"gmma.mha", kPlainMha, reuses_kv, group_found, RuleKind::kChoice},
-    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma",
-     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0; },
+    {"gmma.skip_softmax", "tiles are skipped for 16-bit arithmetic of at most 16 rows, or 8 where head_dim is above 128: skip_softmax is 0 elsewhere",
+     [](Params const& p, Arch const&) {
+         return p.skip_softmax == 0 || (p.numeric != XQAJIT_NUMERIC_FP8 &&
+                                        std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : device::kMostNarrowRows));
+     }, skip_softmax_found},
+    {"gmma.mha", "KV is reused: group size above 1, or a draft; plain MHA is left to mmha, unless skip_softmax is 1",
+     [](Params const& p, Arch const& a) { return reuses_kv(p, a) || p.skip_softmax != 0; }, group_found, RuleKind::kChoice},
+    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma, unless skip_softmax is 1",
+     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0 || p.skip_softmax != 0; },
      [](Params const& p, Arch const&) { return fmt::format("{} bytes", row_bytes(p)); }, RuleKind::kChoice},
 };
 

@@ -58,6 +58,8 @@ device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, Lau
     out.division = static_cast<device::Division>(division);  // plan.cpp asserts that the values agree
     out.tokens_per_sub_seq = plan.tokens_per_sub_seq;
     out.cluster_size = plan.cluster_size;
+    out.skipped_tiles = reinterpret_cast<device::u64*>(args.skipped_tiles);
+    out.skip_threshold = params.skip_softmax_threshold;
     out.by_num_kv_heads = device::divisor_of(params.num_kv_heads);
     out.by_nb_row_blocks = device::divisor_of(plan.nb_row_blocks);
     return out;

@@ -8,6 +8,7 @@
 #include "gmma/launch.h"
 #include "hmma/launch.h"
 #include "plan/plan.h"
+#include "select/select.h"
 #include "shapes.h"
 
 using namespace xqajit;
@@ -28,6 +29,14 @@ void draft_of_2(XQAParams& params) {
 void draft_of_8(XQAParams& params) {
     params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
     params.q_len = 8;
+}
+// A shape that gmma does not compute stays as it is, for the others.
+void skipping(XQAParams& params) {
+    XQAParams const given = params;
+    params.skip_softmax = 1;
+    params.skip_softmax_threshold = 10;
+    RuleKind const waived[] = {RuleKind::kChoice};
+    if (!admit(Family::kGmma, params, *arch_from_name("sm_90a"), waived).ok) params = given;
 }
 // A block of it holds the most rows there are. No family has a window with a tree.
 void tree_of_64(XQAParams& params) {
@@ -61,8 +70,6 @@ std::vector<KernelSpec> distinct_kernels(std::string const& target, Family famil
     return distinct;
 }
 
-std::string dtype_text(std::int32_t dtype) { return dtype == XQAJIT_DTYPE_BF16 ? "bf16" : "fp8_e4m3"; }
-
 void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     auto const compiled = compile(nvrtc, request_of(spec));
     INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
@@ -75,7 +82,9 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
     CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
     // What the host reckons with.
-    if (spec.family == Family::kGmma) CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
+    if (spec.family == Family::kGmma)
+        CHECK(compiled->static_smem <=
+              device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax));
     if (spec.family == Family::kHmma)
         CHECK(compiled->static_smem <= device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile));
 }
@@ -104,15 +113,24 @@ void no_spills_elsewhere(std::size_t half, Edit edit = plain) {
     }
 }
 
+device::GmmaShape shape_of(KernelSpec const& spec) {
+    return device::gmma_shape(spec.head_dim, static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)), spec.m_tile,
+                              spec.numeric == XQAJIT_NUMERIC_FP8);
+}
+
+std::uint32_t static_smem(KernelSpec const& spec) {
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax);
+}
+
 // Of a gmma kernel's blocks on an SM, which its registers and its shared memory must hold.
 struct Together {
     std::uint32_t groups, blocks;
 };
 
 std::vector<Together> planned_together(KernelSpec const& spec) {
-    std::uint32_t const most = device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile).blocks_an_sm;
-    bool const two_large = device::gmma_large_blocks(spec.head_dim, spec.m_tile) >= 2;
-    return {{1, most}, {device::kMostGmmaGroups, two_large ? 2u : 1u}};
+    device::GmmaShape const shape = shape_of(spec);
+    return {{1, shape.blocks_an_sm},
+            {shape.most_groups, device::gmma_large_blocks(spec.head_dim, spec.m_tile, shape.fp8_math, spec.skip_softmax)}};
 }
 
 // Each of an SM's four partitions holds whole warps, whose registers come by 256.
@@ -125,20 +143,21 @@ std::uint32_t blocks_that_registers_hold(std::uint32_t registers, std::uint32_t 
 std::uint32_t blocks_that_smem_holds(KernelSpec const& spec, Together const& together) {
     constexpr std::uint32_t kSmemOfAnSm = 233472, kReserved = 1024;
     auto const kv_bytes = static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype));
-    device::GmmaShape const shape = device::gmma_shape(spec.head_dim, kv_bytes, spec.m_tile);
+    device::GmmaShape const shape = shape_of(spec);
     std::uint32_t const items = device::gmma_ring_items(shape, together.groups, together.blocks);
     std::uint32_t const dynamic = device::gmma_dynamic_smem(shape, spec.head_dim, kv_bytes, spec.m_tile, together.groups, items);
-    return kSmemOfAnSm / (device::gmma_static_smem(spec.head_dim, spec.m_tile) + dynamic + kReserved);
+    return kSmemOfAnSm / (static_smem(spec) + dynamic + kReserved);
 }
 
 void require_to_fit(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     auto const compiled = compile(nvrtc, request_of(spec));
     INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
     REQUIRE(compiled.ok());
-    CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
+    CHECK(compiled->static_smem <= static_smem(spec));
     for (Together const& together : planned_together(spec)) {
         INFO(compiled->registers << " registers, " << together.blocks << " blocks of " << together.groups << " groups");
-        CHECK(blocks_that_registers_hold(compiled->registers, device::gmma_threads(together.groups)) >= together.blocks);
+        CHECK(blocks_that_registers_hold(compiled->registers, device::gmma_threads(together.groups, shape_of(spec).row_groups)) >=
+              together.blocks);
         CHECK(blocks_that_smem_holds(spec, together) >= together.blocks);
     }
 }
@@ -195,6 +214,15 @@ TEST_CASE("no model's gmma kernel with fp8 KV spills on sm_90a", "[compile][mode
 }
 TEST_CASE("no model's gmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
     no_spills(Family::kGmma, XQAJIT_DTYPE_INT8);
+}
+TEST_CASE("no model's gmma kernel with bf16 KV spills where it skips tiles", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_BF16, skipping);
+}
+TEST_CASE("no model's gmma kernel with fp8 KV spills where it skips tiles", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3, skipping);
+}
+TEST_CASE("no model's gmma kernel with int8 KV spills where it skips tiles", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_INT8, skipping);
 }
 
 TEST_CASE("no model's hmma kernel of one half spills on the targets that share it", "[compile][models]") { no_spills_elsewhere(0); }

@@ -32,6 +32,14 @@ char const* const kCoverShapes = R"({"version": 1, "shapes": [
 {"name": "mla fp8, draft", "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 576, "head_dim_v": 512, "mla": true, "qk_scale": 0.1, "page_size": 32, "spec_dec": "linear", "q_len": 2, "lse": true},
 {"name": "largest page",   "q_dtype": "fp16", "num_q_heads": 1,   "num_kv_heads": 1, "head_dim": 240, "page_size": 1024, "out_dtype": "fp8_e4m3", "sinks": true, "lse": true}
 ]})";
+
+char const* const kHopperShapes = R"({"version": 1, "shapes": [
+{"name": "skip",            "q_dtype": "bf16", "num_q_heads": 64,  "num_kv_heads": 8, "head_dim": 128, "page_size": 32, "skip_softmax": true, "skip_softmax_threshold": 10.0, "lse": true},
+{"name": "skip fp8",        "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 64, "page_size": 64, "skip_softmax": true, "skip_softmax_threshold": 10.0, "sinks": true},
+{"name": "skip int8",       "q_dtype": "fp16", "kv_dtype": "int8", "num_q_heads": 8, "num_kv_heads": 4, "head_dim": 256, "page_size": 8, "skip_softmax": true, "skip_softmax_threshold": 10.0, "softcap": 30.0, "sliding_window": 4000},
+{"name": "skip, linear",    "q_dtype": "fp16", "num_q_heads": 4, "num_kv_heads": 1, "head_dim": 128, "page_size": 128, "skip_softmax": true, "skip_softmax_threshold": 10.0, "spec_dec": "linear", "q_len": 4, "sliding_window": 4000, "lse": true},
+{"name": "skip, tree",      "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "out_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 2, "head_dim": 80, "page_size": 0, "skip_softmax": true, "skip_softmax_threshold": 10.0, "spec_dec": "tree", "q_len": 8}
+]})";
 // clang-format on
 
 NvrtcIdentity nvrtc_identity() {

@@ -12,6 +12,8 @@ namespace xqajit::test {
 
 // A shape list in which every macro takes each value, or for a count several, that some family accepts.
 extern char const* const kCoverShapes;
+// The same of what sm_90a's kernels alone compute.
+extern char const* const kHopperShapes;
 
 NvrtcIdentity nvrtc_identity();                    // skips the test if there is none
 std::shared_ptr<NvrtcLibrary const> real_nvrtc();  // likewise

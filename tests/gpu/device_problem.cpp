@@ -188,6 +188,7 @@ Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const&
                                                             (c.params.num_q_heads - 1) * c.out_stride_head + c.params.head_dim_v;
     a.out = put("out", Bytes(static_cast<std::size_t>(out_elements) * p.out_bytes_, std::uint8_t{0xFF}));
     if (c.params.lse) a.lse = put("lse", std::vector<float>(static_cast<std::size_t>(p.vectors_) * c.params.num_q_heads));
+    if (c.params.skip_softmax) a.skipped_tiles = put("skipped_tiles", std::vector<std::uint64_t>(2));
     if (!failed.ok()) return failed;
     XQAJIT_RETURN_IF_ERROR(p.poison_outputs());
 
@@ -220,6 +221,16 @@ Status DeviceProblem::poison_outputs() {
         if (std::strcmp(named.name, "out") == 0 || std::strcmp(named.name, "lse") == 0)
             XQAJIT_RETURN_IF_ERROR(named.buffer.fill(0xFF));
     return {};
+}
+
+Result<DeviceProblem::SkippedTiles> DeviceProblem::take_skipped_tiles() {
+    SkippedTiles tiles;
+    for (Named& named : buffers_) {
+        if (std::strcmp(named.name, "skipped_tiles") != 0) continue;
+        XQAJIT_RETURN_IF_ERROR(named.buffer.download(std::as_writable_bytes(std::span(&tiles, 1))));
+        XQAJIT_RETURN_IF_ERROR(named.buffer.fill(0));
+    }
+    return tiles;
 }
 
 Status DeviceProblem::launch(Gpu const& gpu) const { return api(xqajit_run(gpu.service(), &params, &args, gpu.stream())); }
@@ -294,7 +305,7 @@ std::vector<Block> choose_blocks(ReferenceCase const& c, double budget) {
 Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks, unsigned threads) {
     std::vector<Block> chosen(blocks.begin(), blocks.end());
     if (chosen.empty()) chosen = choose_blocks(c);
-    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen, threads), bounds_for(c.params.q_dtype));
+    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen, threads), bounds_for(c.params));
 }
 
 std::string difference(ReferenceCase const& c, Outputs const& a, Outputs const& b) {

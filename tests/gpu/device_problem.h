@@ -47,6 +47,12 @@ public:
     // Fills the outputs with NaN, launches and waits.
     Status run(Gpu const& gpu);
     Status poison_outputs();
+    // With skip_softmax: what the launches since the last call have counted.
+    struct SkippedTiles {
+        std::uint64_t skipped = 0;
+        std::uint64_t all = 0;
+    };
+    Result<SkippedTiles> take_skipped_tiles();
     // Launches alone: what a capture records.
     Status launch(Gpu const& gpu) const;
     Result<Outputs> download() const;

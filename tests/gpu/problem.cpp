@@ -147,8 +147,39 @@ void aim_key(ReferenceCase& c, std::uint32_t b, std::int64_t t, std::uint32_t h,
         set_kv(c, false, b, t, h, d, q[d] * score / (norm2 * static_cast<double>(p.qk_scale)));
 }
 
+// Query rows that share a KV head look at the same keys, more or less: each is the launch's first one of that head and a quarter of what
+// was drawn for it. All requests', so that keys aimed at one of them hold where requests share pages.
+void gather_queries(ReferenceCase& c) {
+    xqajit_params const& p = c.params;
+    for (std::int64_t row = 0; row < c.rows() * p.beam_width; ++row)
+        for (std::uint32_t head = 0; head < p.num_q_heads; ++head) {
+            std::int64_t const first = head / c.group() * c.group() * c.q_stride_head;
+            std::int64_t const own = row * c.q_stride_row + head * c.q_stride_head;
+            for (std::uint32_t d = 0; own != first && d < p.head_dim; ++d) {
+                auto const value = [&](std::int64_t at) { return double{decode(p.q_dtype, load_bits(c.q.data(), at + d, 2))}; };
+                store_bits(c.q.data(), own + d, 2, encode(p.q_dtype, value(first) + value(own) / 4));
+            }
+        }
+}
+
+// The heaviest first by weight, at random places: scores of 16, 16 - ln 2, 16 - ln 3 ..., among others of a standard deviation of 1.
+void aim_peaks(ReferenceCase& c, std::uint32_t request, std::vector<std::int64_t> const& seen, Random& random) {
+    constexpr std::size_t kTokensAPeak = 512;
+    for (std::uint32_t h = 0; h < c.params.num_kv_heads; ++h) {
+        std::vector<std::size_t> ranks((seen.size() + kTokensAPeak - 1) / kTokensAPeak);
+        std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+        random.shuffle(ranks);
+        for (std::size_t n = 0; n < ranks.size(); ++n) {
+            auto const last = static_cast<std::int64_t>(std::min(seen.size(), (n + 1) * kTokensAPeak)) - 1;
+            auto const at = static_cast<std::size_t>(random.between(static_cast<std::int64_t>(n * kTokensAPeak), last));
+            aim_key(c, request, seen[at], h, 16 - std::log(static_cast<double>(ranks[n] + 1)));
+        }
+    }
+}
+
 void apply_draw(ReferenceCase& c, ProblemSpec const& spec, Random& random) {
     xqajit_params const& p = c.params;
+    if (spec.draw == Draw::kPeaked) gather_queries(c);
     if (spec.draw == Draw::kEqualKeys) set_q(c, 0);
     if (spec.draw == Draw::kEqualLarge) {
         std::vector<double> key(p.head_dim);
@@ -159,13 +190,17 @@ void apply_draw(ReferenceCase& c, ProblemSpec const& spec, Random& random) {
         });
     }
     if (spec.draw != Draw::kDominantFirst && spec.draw != Draw::kDominantLast && spec.draw != Draw::kDominantMiddle &&
-        spec.draw != Draw::kRamp)
+        spec.draw != Draw::kRamp && spec.draw != Draw::kPeaked)
         return;
+    std::uint64_t aimed = 0;  // tokens
     for (std::uint32_t b = 0; b < c.batch; ++b) {
         std::int64_t const len = c.seq_lens[b];
         if (c.rows_of(b) == 0 || len == 0) continue;
         std::vector<std::int64_t> const seen = visible_tokens(c, b, c.rows_of(b) - 1);
         if (seen.empty()) continue;
+        bool const has_own_pages = spec.max_pool_pages == 0 || aimed < spec.max_pool_pages * p.page_size;
+        if (spec.draw == Draw::kPeaked && has_own_pages) aim_peaks(c, b, seen, random);
+        aimed += static_cast<std::uint64_t>(len);
         for (std::uint32_t h = 0; h < p.num_kv_heads; ++h) {
             std::int64_t const middle = len > 512 ? 512 : len / 2;
             if (spec.draw == Draw::kDominantFirst) aim_key(c, b, seen.front(), h, 25);
@@ -184,8 +219,8 @@ double q_sigma(ProblemSpec const& spec) {
 }
 
 char const* name_of_draw(Draw draw) {
-    constexpr char const* kNames[] = {"gaussian",      "equal-keys",      "equal-large", "dominant-first",
-                                      "dominant-last", "dominant-middle", "ramp",        "large"};
+    constexpr char const* kNames[] = {"gaussian",        "equal-keys", "equal-large", "dominant-first", "dominant-last",
+                                      "dominant-middle", "ramp",       "large",       "peaked"};
     return kNames[static_cast<int>(draw)];
 }
 

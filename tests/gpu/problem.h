@@ -21,6 +21,7 @@ enum class Draw {
     kDominantMiddle,  // one at a likely split edge
     kRamp,            // every token's score exceeds the one before
     kLarge,           // scores of hundreds, both signs
+    kPeaked,          // a key in 512 takes most of the weight, by a power law of them; alike for a KV head's query rows
 };
 enum class TableTail { kMinusOne, kIntMax, kZero, kRandom };  // page-table entries that must not be read
 

@@ -17,6 +17,9 @@ struct Bounds {
 
 // 16-bit arithmetic: 4e-3 (bf16) and 1e-3 (fp16) in the norm, twice that for the worst element.
 Bounds bounds_for(std::int32_t q_dtype);
+// And what a shape with skip_softmax may leave out: of a row's denominator t / (1 + t) at most, t its threshold. The mean of what is left out is
+// taken to be no longer than that of the rest.
+Bounds bounds_for(xqajit_params const& params);
 
 struct Comparison {
     bool ok = true;

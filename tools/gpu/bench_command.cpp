@@ -24,8 +24,12 @@ constexpr char kProtocol[] =
 
 class Bench {
 public:
-    Bench(Service& service, testing::Gpu const& gpu, bool checks)
-        : service_(&service), gpu_(&gpu), roofline_(value_of(measure::ReadRoofline::compile(gpu.context()))), checks_(checks) {}
+    Bench(Service& service, testing::Gpu const& gpu, testing::Draw draw, bool checks)
+        : service_(&service),
+          gpu_(&gpu),
+          roofline_(value_of(measure::ReadRoofline::compile(gpu.context()))),
+          draw_(draw),
+          checks_(checks) {}
 
     std::string const& nvrtc_version() const { return roofline_.nvrtc_version(); }
 
@@ -52,7 +56,7 @@ private:
         bool const pdl_off = describe(row, false);
         bool const pdl_on = describe(row, true);
         {
-            TimedLaunch launch(*gpu_, row.params, lens);
+            TimedLaunch launch(*gpu_, row.params, lens, draw_);
             row.copies = launch.copies();
             row.us = 0;
             // Where the setting decides, or the arch has none, both are the same launch.
@@ -66,6 +70,7 @@ private:
                 row.pdl = on;
             }
             launch.set_pdl(row.pdl);
+            row.skipped_tiles_fraction = launch.skipped_fraction();
             if (checks_) compare(row, launch);
         }
         row.read_us = read_us(row.kv_bytes, row.copies);
@@ -107,6 +112,7 @@ private:
     Service* service_;
     testing::Gpu const* gpu_;
     measure::ReadRoofline roofline_;
+    testing::Draw draw_;
     bool checks_;
     std::map<std::pair<std::uint64_t, int>, double> read_us_;
 };
@@ -135,7 +141,7 @@ int bench(BenchOptions const& options) {
     for (std::string const& file : {options.csv, options.svg})  // told now rather than when all is measured
         if (!file.empty()) check_writable(file);
     std::unique_ptr<testing::Gpu> const gpu = value_of(testing::Gpu::open());
-    Bench bench(service, *gpu, options.check);
+    Bench bench(service, *gpu, options.peaked ? testing::Draw::kPeaked : testing::Draw::kGaussian, options.check);
 
     std::vector<BenchRow> rows;
     std::size_t const total = shapes.size() * grid.size();
@@ -158,6 +164,7 @@ int bench(BenchOptions const& options) {
                          {"sm_count", info.arch.sm_count},
                          {"nvrtc", bench.nvrtc_version()},
                          {"l2_bytes", value_of(measure::l2_bytes(info))},
+                         {"keys", options.peaked ? "peaked" : "gaussian"},
                          {"protocol", kProtocol}};
         document.update(bench_json(rows));
         print(to_text(document, 1));

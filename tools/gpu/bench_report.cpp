@@ -45,6 +45,7 @@ Json row_json(BenchRow const& row) {
             {"read_us", if_measured(row.read_us)},
             {"fraction_of_read", if_measured(row.fraction())},
             {"vs_equal_lengths", row.vs_equal ? Json(*row.vs_equal) : Json(nullptr)},
+            {"skipped_tiles_fraction", row.skipped_tiles_fraction ? Json(*row.skipped_tiles_fraction) : Json(nullptr)},
             {"division", if_said(row.division)},
             {"nb_sub_seq", if_known(row.nb_sub_seq)},
             {"grid_x", if_known(row.grid_x)},
@@ -86,6 +87,9 @@ std::string bench_table(std::vector<BenchRow> const& rows) {
     std::vector<std::vector<std::string>> cells = {{"NAME", "FAMILY", "KV", "D", "HQ", "HKV", "PAGE", "BATCH", "LENGTHS", "US",
                                                     "MIN US", "GB/S", "READ US", "FRACTION", "SUB-SEQS", "GRID", "PDL", "REL L2"}};
     if (with_equal) cells.front().push_back("VS EQUAL");
+    bool const with_tiles =
+        std::any_of(rows.begin(), rows.end(), [](BenchRow const& row) { return row.skipped_tiles_fraction.has_value(); });
+    if (with_tiles) cells.front().push_back("TILES SKIPPED");
     std::string notes;
     for (BenchRow const& row : rows) {
         if (!row.reason.empty()) notes += note(outcome_name(row.outcome), row, row.reason);
@@ -99,6 +103,8 @@ std::string bench_table(std::vector<BenchRow> const& rows) {
                          fmt::to_string(row.grid_x), row.pdl ? "on" : "off",
                          row.check ? fmt::format("{:.1e}", row.check->rel_l2) : "-"});
         if (with_equal) cells.back().push_back(row.vs_equal ? fmt::format("{:.2f}", *row.vs_equal) : "-");
+        if (with_tiles)
+            cells.back().push_back(row.skipped_tiles_fraction ? fmt::format("{:.3f}", *row.skipped_tiles_fraction) : "-");
     }
     BenchSummary const summary = summary_of(rows);
     return (cells.size() > 1 ? table(cells) : "") + notes +

@@ -30,8 +30,9 @@ struct BenchRow {
     double us_min = 0;
     double us_max = 0;
     double read_us = 0;
-    bool pdl = false;                // whether the better of both had it
-    std::optional<double> vs_equal;  // its time over that of the same tokens in equal lengths
+    bool pdl = false;                              // whether the better of both had it
+    std::optional<double> skipped_tiles_fraction;  // of the tiles, with skip-softmax
+    std::optional<double> vs_equal;                // its time over that of the same tokens in equal lengths
 
     struct Check {
         bool ok = true;

@@ -38,10 +38,11 @@ void check_room(xqajit_params const& params, std::vector<std::int32_t> const& le
                                                       human_bytes(needed), human_bytes(kMaxContiguousBytes)));
 }
 
-testing::ProblemSpec spec_of(xqajit_params const& params, std::vector<std::int32_t> const& lens) {
+testing::ProblemSpec spec_of(xqajit_params const& params, std::vector<std::int32_t> const& lens, testing::Draw draw) {
     testing::ProblemSpec spec;
     spec.params = params;
     spec.lens = lens;
+    spec.draw = draw;
     if (testing::bytes_of(params.kv_dtype) == 1) {
         spec.k_scale = params.kv_dtype == XQAJIT_DTYPE_INT8 ? 0.03f : 0.5f;
         spec.v_scale = params.kv_dtype == XQAJIT_DTYPE_INT8 ? 0.02f : 0.25f;
@@ -79,11 +80,13 @@ std::uint64_t pool_bytes(xqajit_params const& params, std::vector<std::int32_t> 
 
 double gb_per_s(std::uint64_t bytes, double us) { return us > 0 ? static_cast<double>(bytes) / us * 1e-3 : 0; }
 
-TimedLaunch::TimedLaunch(testing::Gpu const& gpu, xqajit_params const& given, std::vector<std::int32_t> const& lens) : gpu_(&gpu) {
+TimedLaunch::TimedLaunch(testing::Gpu const& gpu, xqajit_params const& given, std::vector<std::int32_t> const& lens,
+                         testing::Draw draw)
+    : gpu_(&gpu) {
     xqajit_params const params = testing::with_defaults(given);
     check(testing::api(xqajit_prepare(gpu.service(), &params)));  // a refused shape need not be drawn
     check_room(params, lens);
-    case_ = testing::build_case(spec_of(params, lens));
+    case_ = testing::build_case(spec_of(params, lens, draw));
     testing::LaunchOptions options;
     options.own_pages = true;
     options.max_len = lens.empty() ? 0 : static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end()));
@@ -122,6 +125,15 @@ testing::Comparison TimedLaunch::compare() {
     testing::DeviceProblem& problem = problems_.front();
     check(problem.run(*gpu_));
     return testing::compare_with_reference(case_, value_of(problem.download()));
+}
+
+std::optional<double> TimedLaunch::skipped_fraction() {
+    if (case_.params.skip_softmax == 0) return std::nullopt;
+    testing::DeviceProblem& problem = problems_.front();
+    value_of(problem.take_skipped_tiles());
+    check(problem.run(*gpu_));
+    auto const tiles = value_of(problem.take_skipped_tiles());
+    return tiles.all == 0 ? 0 : static_cast<double>(tiles.skipped) / static_cast<double>(tiles.all);
 }
 
 }  // namespace xqajit::cli

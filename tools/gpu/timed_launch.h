@@ -1,6 +1,7 @@
 // One launch on random data in random, shuffled pages, through the public interface, as `run` and `bench` time it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ double gb_per_s(std::uint64_t bytes, double us);
 class TimedLaunch {
 public:
     // Throws Error; OUT_OF_MEMORY where the KV fits neither the device nor, contiguous, the host that draws it.
-    TimedLaunch(testing::Gpu const& gpu, xqajit_params const& params, std::vector<std::int32_t> const& lens);
+    TimedLaunch(testing::Gpu const& gpu, xqajit_params const& params, std::vector<std::int32_t> const& lens,
+                testing::Draw draw = testing::Draw::kGaussian);
 
     int copies() const { return static_cast<int>(problems_.size()); }
     measure::Timing time();
@@ -39,6 +41,8 @@ public:
     std::string why_unchecked() const;
     // Of the first copy, launched anew, with the float64 reference.
     testing::Comparison compare();
+    // Of the tiles of the first copy, launched anew, which are skipped; nullopt without skip-softmax.
+    std::optional<double> skipped_fraction();
     std::size_t all_blocks() const { return testing::all_blocks(case_).size(); }
 
 private:

@@ -82,6 +82,16 @@ TEST_CASE("the table has what was measured, and a line for what was not", "[benc
     CHECK(bench_table({}) == "0 points: 0 measured, 0 skipped, 0 failed; 0 checked\n");
 }
 
+TEST_CASE("the table has the tiles that were skipped where a shape skips any", "[bench]") {
+    std::vector<BenchRow> rows = some_rows();
+    CHECK_FALSE(contains(bench_table(rows), "TILES SKIPPED"));
+    CHECK(bench_json(rows)["rows"][0]["skipped_tiles_fraction"].is_null());
+    rows[0].skipped_tiles_fraction = 0.9375;
+    CHECK(contains(bench_table(rows), "TILES SKIPPED"));
+    CHECK(contains(bench_table(rows), "0.938"));
+    CHECK(bench_json(rows)["rows"][0]["skipped_tiles_fraction"] == 0.9375);
+}
+
 TEST_CASE("the document has every row, and null for what is unknown", "[bench]") {
     auto const json = bench_json(some_rows());
     CHECK(json["summary"].dump() == R"({"points":4,"measured":2,"skipped":1,"failed":1,"checked":1})");

@@ -154,6 +154,27 @@ TEST_CASE("every pointer a launch needs is refused when null, and every other on
     });
 }
 
+TEST_CASE("skipped tiles are counted where tiles are skipped, in two words of eight bytes", "[params][run_args]") {
+    Call const skipping = with(paged(), [](Call& c) { c.params.skip_softmax = 1; });
+    CHECK(run(skipping).ok());
+    auto const counted = run(with(skipping, [](Call& c) { c.args.skipped_tiles = at<std::uint64_t>(64); }));
+    REQUIRE(counted.ok());
+    CHECK(counted->skipped_tiles == at<std::uint64_t>(64));
+    check_all({
+        {with(paged(), [](Call& c) { c.args.skipped_tiles = at<std::uint64_t>(64); }),
+         "skipped_tiles is set: accepted is null without skip_softmax in the shape"},
+        {with(skipping, [](Call& c) { c.args.skipped_tiles = at<std::uint64_t>(68); }),
+         "skipped_tiles is 0x44: accepted are addresses on 8 bytes"},
+    });
+    // A caller of the header before has no such field.
+    Call older = skipping;
+    older.args.struct_size = offsetof(RunArgs, skipped_tiles);
+    older.args.skipped_tiles = at<std::uint64_t>(68);
+    auto const without = run(older);
+    REQUIRE(without.ok());
+    CHECK(without->skipped_tiles == nullptr);
+}
+
 TEST_CASE("a scale for KV that is not quantised is refused, not applied", "[params][run_args][W23]") {
     for (std::int32_t const dtype : {XQAJIT_DTYPE_FP16, XQAJIT_DTYPE_BF16}) {
         Call call = paged();

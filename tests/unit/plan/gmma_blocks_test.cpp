@@ -22,10 +22,12 @@ LaunchBounds balanced(std::uint32_t batch, std::uint64_t max_len, std::uint32_t 
     return bounds;
 }
 
-std::uint64_t static_smem(KernelSpec const& spec) { return device::gmma_static_smem(spec.head_dim, spec.m_tile); }
+std::uint64_t static_smem(KernelSpec const& spec) {
+    return device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax);
+}
 
 device::GmmaShape shape_of(KernelSpec const& spec) {
-    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
+    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8);
 }
 
 std::uint32_t groups_of(LaunchPlan const& plan) { return (plan.block_x - 32) / 128; }
@@ -51,6 +53,26 @@ TEST_CASE("a wide gmma block has q in front of its rings, and each group's weigh
     CHECK(operands(80, 1, 64, 2) == 2 * 64 * 128 + 2 * 8192);
     CHECK(operands(192, 2, 32, 1) == 3 * 32 * 128 + 8192);
     CHECK(operands(192, 1, 32, 1) == 4 * 32 * 128 + 8192);  // of 128 codes
+}
+
+TEST_CASE("what gmma keeps of tiles that may be skipped fits beside the rings, in as many blocks", "[plan]") {
+    // Two groups: 8 verdicts of four warps' rows, two barriers and a word; scores of 6 or 4 tiles of 64 tokens.
+    CHECK(device::gmma_static_smem(128, 8, false, true) == 8 * 268 + 1024 + 2 * (8 * (4 * 8 * 4 + 20) + 6 * 64 * 8 * 4));
+    CHECK(device::gmma_static_smem(128, 16, false, true) == 16 * 268 + 1024 + 2 * (8 * (4 * 16 * 4 + 20) + 4 * 64 * 16 * 4));
+    for (std::uint32_t const head_dim : {16u, 64u, 128u, 256u})
+        for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_INT8})
+            for (std::uint32_t const rows : {8u, 16u}) {
+                if (rows == 16 && head_dim > 128) continue;
+                KernelSpec plain = gmma_spec(rows, head_dim, kv_dtype), skipping = plain;
+                skipping.skip_softmax = true;
+                for (std::uint32_t const batch : {1u, 8u, 32u, 128u}) {
+                    LaunchPlan const without = planned(plain, balanced(batch, 8192, 8));
+                    LaunchPlan const with = planned(skipping, balanced(batch, 8192, 8));
+                    INFO(to_string(skipping) << ", batch " << batch << ": " << with.to_string());
+                    CHECK(with.to_string() == without.to_string());
+                    CHECK(with.dynamic_smem + static_smem(skipping) <= bounds_of(1, 1, 1).smem_optin);
+                }
+            }
 }
 
 TEST_CASE("rings hold what an SM's blocks together should have on their way, and at least K and V", "[plan]") {

@@ -59,7 +59,6 @@ std::map<std::string, Spoil> const kExamples = {
     {"gmma.page", [](Subject& s) { s.params.page_size = 512; }},
     {"gmma.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
     {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
-    {"gmma.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1; }},
     {"gmma.mha", [](Subject& s) { s.params.num_q_heads = s.params.num_kv_heads; }},
     {"gmma.lines", [](Subject& s) { s.params.head_dim = s.params.head_dim_v = 80; }},
 
@@ -286,7 +285,9 @@ TEST_CASE("gmma admits groups and drafts on sm_90a, and few query rows of a smal
         {"fp8 arithmetic", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8; },
          "gmma.numeric"},
         {"fused append", [](XQAParams& p) { p.input_kv = 1; }, "gmma.input_kv"},
-        {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, "gmma.skip_softmax"},
+        {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, nullptr},
+        {"skipped tiles of plain MHA", [](XQAParams& p) { p.skip_softmax = 1, p.num_q_heads = 8; }, nullptr},
+        {"skipped tiles of a line and a half", [](XQAParams& p) { p.skip_softmax = 1, p.head_dim = p.head_dim_v = 96; }, nullptr},
     };
     for (char const* const name : test::kArchNames)
         check_rows(Family::kGmma, kRows, name, std::string(name) == "sm_90a" ? nullptr : "gmma.arch");

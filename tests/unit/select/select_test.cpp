@@ -133,6 +133,18 @@ TEST_CASE("a shape that nobody admits is unsupported, with the rule of each fami
         CHECK(contains(other.status().message(), std::string(family_name(family)) + " (" + family_name(family) + "."));
 }
 
+TEST_CASE("skip-softmax is gmma's alone", "[select]") {
+    XQAParams shape = test::gqa_shape();
+    shape.skip_softmax = 1;
+    for (Family const family : kFamilies) CHECK(admit(family, shape, test::arch("sm_90a")).ok == (family == Family::kGmma));
+    Overrides forced;
+    forced.force_kernel = {Family::kHmma, Family::kGmma};
+    Result<Selection> const selection = select(shape, test::arch("sm_90a"), forced);
+    REQUIRE(selection.ok());
+    CHECK(selection->spec.family == Family::kGmma);
+    CHECK(selection->spec.skip_softmax);
+}
+
 TEST_CASE("a forced order takes the first family that admits the shape", "[select]") {
     Overrides forced;
     forced.force_kernel = {Family::kMla, Family::kMmha, Family::kHmma};

@@ -51,6 +51,8 @@ constexpr Row kRows[] = {
     {"nvfp4 cache", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_NVFP4; }, nullptr, "common.nvfp4"},
     {"cross attention", [](XQAParams& p) { p.cross_attention = 1; }, nullptr, "common.cross_attention"},
     {"input_kv", [](XQAParams& p) { p.input_kv = 1; }, nullptr, "mmha.input_kv"},
+    {"forced gmma, skip_softmax", [](XQAParams& p) { p.skip_softmax = 1, p.skip_softmax_threshold = 8; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
+    {"forced hmma, skip_softmax", [](XQAParams& p) { p.skip_softmax = 1; }, "XQAJIT_FORCE_KERNEL=hmma", "hmma.skip_softmax"},
     {"skip_softmax", [](XQAParams& p) { p.skip_softmax = 1; }, nullptr, "mmha.skip_softmax"},
 };
 // clang-format on

@@ -87,6 +87,27 @@ TEST_CASE("the kernel gets strides in bytes, the shape's values and the plan", "
     CHECK(last_args(on.world).v.page_table == wide.args.page_table);
 }
 
+TEST_CASE("the threshold of skipped tiles is a run-time value, and their counter an argument", "[service]") {
+    Running on;
+    on.world.set("XQAJIT_FORCE_KERNEL", "gmma");
+    on.world.cuda().set_args_sizes({sizeof(device::KernelArgs), sizeof(device::TensorMap), sizeof(device::TensorMap)});
+    auto const service = on.world.service();
+    XQAParams params = plain_params();
+    params.skip_softmax = 1;
+    for (float const threshold : {0.5f, 1000.0f}) {
+        params.skip_softmax_threshold = threshold;
+        for (bool const counts : {false, true}) {
+            Launch launch(params, 1, 1);
+            if (counts) launch.args.skipped_tiles = launch.memory.as<std::uint64_t>(16384);
+            launch.add_workspace(*service);
+            require_ok(service->run(launch.params, launch.args, nullptr));
+            CHECK(last_args(on.world).skip_threshold == threshold);
+            CHECK(reinterpret_cast<std::uint64_t*>(last_args(on.world).skipped_tiles) == launch.args.skipped_tiles);
+        }
+    }
+    CHECK(service->stats().compiles == 1);
+}
+
 TEST_CASE("a soft cap is a run-time value: another one is the same kernel, and reaches it", "[service][W42]") {
     Running on;
     auto const service = on.world.service();
