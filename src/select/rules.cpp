@@ -152,7 +152,8 @@ constexpr Rule kGmma[] = {
     {"gmma.rows", "group size x q_len is at most 16 where head_dim is below 64: more rows are multiplied by tiles of 64 elements",
      [](Params const& p, Arch const&) { return p.head_dim >= 64 || std::uint64_t{group_of(p)} * p.q_len <= device::kMostNarrowRows; }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
-    {"gmma.numeric", kNumeric16, is_exact16, numeric_found},
+    {"gmma.numeric", "numeric is exact16, or fp8 without a linear draft, whose acceptance rounding would lower",
+     [](Params const& p, Arch const& a) { return is_exact16(p, a) || p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, numeric_found},
     {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
     {"gmma.skip_softmax", "tiles are skipped for 16-bit arithmetic of at most 16 rows, or 8 where head_dim is above 128: skip_softmax is 0 elsewhere",
      [](Params const& p, Arch const&) {

@@ -41,6 +41,9 @@ void draw_shape(Random& random, xqajit_params& p) {
         p.beam_width = random.pick(kBeams);
     }
     if (p.spec_dec) p.q_len = static_cast<std::uint32_t>(random.chance(0.2) ? random.between(17, 64) : random.between(1, 16));
+    if (p.kv_dtype == XQAJIT_DTYPE_FP8_E4M3 && !p.mla && p.beam_width <= 1 && p.spec_dec != XQAJIT_SPEC_DEC_LINEAR &&
+        p.page_size <= 128 && random.chance(0.3))
+        p.numeric = XQAJIT_NUMERIC_FP8;
     p.sinks = random.chance(0.25);
     p.lse = random.chance(0.6);
     if (random.chance(0.2)) p.softcap = random.chance(0.5) ? 30.0F : 2.5F;

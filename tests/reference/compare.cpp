@@ -136,7 +136,7 @@ void compare_lse(ReferenceCase const& c, std::span<float const> lse, BlockResult
                  Comparison& result) {
     for (std::size_t n = 0; n < expected.lse.size(); ++n) {
         Vector const at = vector_of(c, expected.block, n);
-        double const want = expected.lse[n];
+        double const want = expected.fp8_lse.empty() ? expected.lse[n] : expected.fp8_lse[n];
         double const got = lse[static_cast<std::size_t>(at.lse_index)];
         if (want == got) continue;  // both -inf too
         double const error = std::fabs(got - want);
@@ -168,6 +168,24 @@ Bounds bounds_for(xqajit_params const& params) {
     return bounds;
 }
 
+Bounds fp8_bounds(BlockResult const& expected, Bounds bounds) {
+    double error2 = 0;
+    double norm2 = 0;
+    double worst = 0;
+    double largest = 0;
+    for (std::size_t n = 0; n < expected.out.size(); ++n) {
+        double const error = std::fabs(expected.fp8_out[n] - expected.out[n]);
+        error2 += error * error;
+        norm2 += expected.out[n] * expected.out[n];
+        worst = std::max(worst, error);
+        largest = std::max(largest, std::fabs(expected.out[n]));
+    }
+    bool const any = norm2 > 0;
+    bounds.rel_l2 = std::max(bounds.rel_l2, 1.1 * (any ? std::sqrt(error2 / norm2) : 0) + 2e-3);
+    bounds.max_ratio = std::max(bounds.max_ratio, 2 * (1.1 * (any ? worst / largest : 0) + 2e-3));
+    return bounds;
+}
+
 void Comparison::merge(Comparison const& other) {
     if (ok && !other.ok) text = other.text;
     ok = ok && other.ok;
@@ -187,11 +205,12 @@ Comparison compare_outputs(ReferenceCase const& c, Bytes const& out, std::span<f
                            std::span<BlockResult const> expected, Bounds const& bounds) {
     Comparison result;
     for (BlockResult const& block : expected) {
+        Bounds const own = block.fp8_out.empty() ? bounds : fp8_bounds(block, bounds);
         if (c.params.out_dtype == XQAJIT_DTYPE_FP8_E4M3)
-            compare_fp8(c, out, block, bounds, result);
+            compare_fp8(c, out, block, own, result);
         else
-            compare_16bit(c, out, block, bounds, result);
-        if (!lse.empty()) compare_lse(c, lse, block, bounds, result);
+            compare_16bit(c, out, block, own, result);
+        if (!lse.empty()) compare_lse(c, lse, block, own, result);
         ++result.blocks;
     }
     return result;

@@ -21,6 +21,10 @@ Bounds bounds_for(std::int32_t q_dtype);
 // taken to be no longer than that of the rest.
 Bounds bounds_for(xqajit_params const& params);
 
+// Of a block of numeric fp8: 1.1 times what the emulation is off, and 2e-3, as the running maximum depends on tiles and parts; twice that for
+// the worst element. The log-sum-exp is compared with the emulation's.
+Bounds fp8_bounds(BlockResult const& expected, Bounds bounds);
+
 struct Comparison {
     bool ok = true;
     std::string text;   // the first failure: which block and element, expected and got

@@ -274,3 +274,43 @@ TEST_CASE("the number of threads changes no bit", "[reference]") {
     ReferenceCase const c = small_case({.kv_heads = 3, .group = 20, .q_len = 3, .spec_dec = XQAJIT_SPEC_DEC_LINEAR});
     CHECK(same_bits(compute_reference(c, all_blocks(c), 1), compute_reference(c, all_blocks(c), 7)));
 }
+
+TEST_CASE("numeric fp8 is emulated beside the exact result, and changes nothing where q and the weights are exact in e4m3",
+          "[reference]") {
+    SmallShape shape;
+    shape.lens = {1, 0, 1};  // one token: its weight is the largest
+    ReferenceCase c = small_case(shape);
+    CHECK(compute_all(c)[0].fp8_out.empty());
+    c.params.numeric = XQAJIT_NUMERIC_FP8;
+    for (BlockResult const& block : compute_all(c)) {
+        CHECK(block.fp8_out.size() == block.out.size());
+        for (std::size_t n = 0; n < block.out.size(); ++n) CHECK(block.fp8_out[n] == Approx(block.out[n]).margin(1e-12));
+    }
+    c = small_case({});
+    c.params.numeric = XQAJIT_NUMERIC_FP8;
+    BlockResult const block = compute_all(c)[0];
+    double error = 0;
+    double norm = 0;
+    for (std::size_t n = 0; n < block.out.size(); ++n) {
+        error += (block.fp8_out[n] - block.out[n]) * (block.fp8_out[n] - block.out[n]);
+        norm += block.out[n] * block.out[n];
+    }
+    // Three bits of mantissa: each factor is off by a sixteenth at most.
+    CHECK(std::sqrt(error / norm) > 1e-3);
+    CHECK(std::sqrt(error / norm) < 0.125);
+}
+
+TEST_CASE("doubling q in e4m3's range doubles what is rounded: the scale of a row is its own", "[reference]") {
+    ReferenceCase c = small_case({});
+    c.params.numeric = XQAJIT_NUMERIC_FP8;
+    ReferenceCase doubled = c;
+    for (std::size_t n = 0; n < c.q.size() / 2; ++n) {
+        auto const at = static_cast<std::int64_t>(n);
+        double const value = decode(XQAJIT_DTYPE_BF16, load_bits(c.q.data(), at, 2));
+        store_bits(doubled.q.data(), at, 2, encode(XQAJIT_DTYPE_BF16, 1024 * value));
+    }
+    doubled.params.qk_scale /= 1024;
+    std::vector<BlockResult> const a = compute_all(c), b = compute_all(doubled);
+    for (std::size_t n = 0; n < a.size(); ++n)
+        for (std::size_t i = 0; i < a[n].fp8_out.size(); ++i) CHECK(b[n].fp8_out[i] == Approx(a[n].fp8_out[i]).margin(1e-12));
+}

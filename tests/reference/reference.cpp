@@ -110,7 +110,21 @@ std::vector<Seen> seen_tokens(ReferenceCase const& c, std::uint32_t request, std
     return seen;
 }
 
-void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
+double round_to_e4m3(double value) { return decode(XQAJIT_DTYPE_FP8_E4M3, encode(XQAJIT_DTYPE_FP8_E4M3, value)); }
+
+// Numeric fp8 multiplies a row of q by the power of two that brings its largest element to 128..256, of e4m3's 448, and rounds.
+void round_query(double* row, std::size_t n) {
+    double largest = 0;
+    for (std::size_t d = 0; d < n; ++d) largest = std::max(largest, std::fabs(row[d]));
+    if (largest == 0) return;
+    double const scale = std::exp2(7 - std::floor(std::log2(largest)));
+    for (std::size_t d = 0; d < n; ++d) row[d] = round_to_e4m3(row[d] * scale) / scale;
+}
+
+// Weights are rounded as multiples of the largest one's 64th part, so that e4m3's range holds those far below it.
+double round_weight(double of_largest) { return round_to_e4m3(of_largest * 64) / 64; }
+
+void run_task(ReferenceCase const& c, Task const& task, bool rounds, BlockResult& result) {
     static Arithmetic const kArithmetic = arithmetic();
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     xqajit_params const& p = c.params;
@@ -132,6 +146,7 @@ void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
         std::int64_t const q_head = result.block.kv_head * group + head_of(n);
         decode_row(decode_table(p.q_dtype), c.q, q_bytes, q_row * c.q_stride_row + q_head * c.q_stride_head, p.head_dim,
                    q.data() + n * dim);
+        if (rounds) round_query(q.data() + n * dim, p.head_dim);
     }
 
     std::vector<Seen> const seen = seen_tokens(c, request, task.first, vectors);
@@ -160,6 +175,8 @@ void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
     }
 
     double denominator[kVectorsPerTask] = {};
+    double largest[kVectorsPerTask];
+    std::copy(std::begin(maximum), std::end(maximum), largest);  // without the sinks
     for (std::uint32_t n = 0; n < vectors && p.sinks; ++n) {
         double const sink = c.sinks[result.block.kv_head * group + head_of(n)];
         maximum[n] = std::max(maximum[n], sink);
@@ -173,8 +190,10 @@ void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
         decode_row(kv_table, *v.pool, kv_bytes, offset, p.head_dim_v, row.data());
         for (std::uint32_t n = 0; n < vectors; ++n) {
             if ((seen[t].by >> n & 1) == 0) continue;
-            double const weight = std::exp(scores[t * kVectorsPerTask + n] - maximum[n]);
+            double const score = scores[t * kVectorsPerTask + n];
+            double weight = std::exp(score - maximum[n]);
             denominator[n] += weight;
+            if (rounds) weight = round_weight(std::exp(score - largest[n])) * std::exp(largest[n] - maximum[n]);
             if (weight != 0) kArithmetic.add(out.data() + n * dim_v, row.data(), weight, dim_v);
         }
     }
@@ -183,10 +202,11 @@ void run_task(ReferenceCase const& c, Task const& task, BlockResult& result) {
         std::size_t const index = (static_cast<std::size_t>(row_of(n)) * p.beam_width + task.beam) * group + head_of(n);
         // Nothing visible: 0, and the sink alone as lse (ln 1 + sink), or -inf without one.
         bool const sees = (seeing >> n & 1) != 0;
+        std::vector<double>& to = rounds ? result.fp8_out : result.out;
         for (std::uint32_t d = 0; d < p.head_dim_v; ++d)
-            result.out[index * p.head_dim_v + d] = sees ? c.v_scale * out[n * dim_v + d] / denominator[n] : 0;
-        result.magnitude[index] = magnitude[n];
-        result.lse[index] = denominator[n] > 0 ? maximum[n] + std::log(denominator[n]) : -kInfinity;
+            to[index * p.head_dim_v + d] = sees ? c.v_scale * out[n * dim_v + d] / denominator[n] : 0;
+        if (!rounds) result.magnitude[index] = magnitude[n];
+        (rounds ? result.fp8_lse : result.lse)[index] = denominator[n] > 0 ? maximum[n] + std::log(denominator[n]) : -kInfinity;
     }
 }
 
@@ -263,8 +283,16 @@ std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Blo
     for (std::size_t n = 0; n < blocks.size(); ++n) {
         std::int64_t const rows = c.rows_of(blocks[n].request);
         std::size_t const vectors = static_cast<std::size_t>(rows) * c.params.beam_width * c.group();
-        results[n] = {blocks[n], std::vector<double>(vectors * c.params.head_dim_v), std::vector<double>(vectors),
-                      std::vector<double>(vectors)};
+        results[n] = {blocks[n],
+                      std::vector<double>(vectors * c.params.head_dim_v),
+                      std::vector<double>(vectors),
+                      std::vector<double>(vectors),
+                      {},
+                      {}};
+        if (c.params.numeric == XQAJIT_NUMERIC_FP8) {
+            results[n].fp8_out.resize(results[n].out.size());
+            results[n].fp8_lse.resize(vectors);
+        }
         for (std::uint32_t w = 0; w < c.params.beam_width; ++w)
             for (std::int64_t first = 0; first < rows * c.group(); first += kVectorsPerTask) tasks.push_back({n, w, first});
     }
@@ -272,7 +300,11 @@ std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Blo
     threads = static_cast<unsigned>(std::min<std::size_t>(threads, tasks.size()));
     std::atomic<std::size_t> next{0};
     auto const work = [&] {
-        for (std::size_t n = next++; n < tasks.size(); n = next++) run_task(c, tasks[n], results[tasks[n].result]);
+        for (std::size_t n = next++; n < tasks.size(); n = next++) {
+            BlockResult& result = results[tasks[n].result];
+            run_task(c, tasks[n], false, result);
+            if (c.params.numeric == XQAJIT_NUMERIC_FP8) run_task(c, tasks[n], true, result);
+        }
     };
     std::vector<std::thread> pool;
     for (unsigned n = 1; n < threads; ++n) pool.emplace_back(work);

@@ -79,6 +79,9 @@ struct BlockResult {
     std::vector<double> lse;  // [rows, beam, group]
     // [rows, beam, group]: the largest sum of |q_d * k_d| (scaled) over the visible tokens: what float32 rounding is relative to.
     std::vector<double> magnitude;
+    // As out and lse, with q and the weights rounded to e4m3 (see round_query and round_weight); empty unless the case has numeric fp8.
+    std::vector<double> fp8_out;
+    std::vector<double> fp8_lse;
 };
 
 std::vector<Block> all_blocks(ReferenceCase const& c);
