@@ -109,10 +109,13 @@ struct Together {
     std::uint32_t groups, blocks;
 };
 
+device::GmmaShape gmma_shape_of(KernelSpec const& spec) {
+    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile);
+}
+
 std::vector<Together> planned_together(KernelSpec const& spec) {
-    std::uint32_t const most = device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile).blocks_an_sm;
-    bool const two_large = device::gmma_large_blocks(spec.head_dim, spec.m_tile) >= 2;
-    return {{1, most}, {device::kMostGmmaGroups, two_large ? 2u : 1u}};
+    device::GmmaShape const shape = gmma_shape_of(spec);
+    return {{1, shape.blocks_an_sm}, {shape.most_groups, device::gmma_large_blocks(spec.head_dim, spec.m_tile)}};
 }
 
 // Each of an SM's four partitions holds whole warps, whose registers come by 256.
@@ -124,10 +127,10 @@ std::uint32_t blocks_that_registers_hold(std::uint32_t registers, std::uint32_t 
 
 std::uint32_t blocks_that_smem_holds(KernelSpec const& spec, Together const& together) {
     constexpr std::uint32_t kSmemOfAnSm = 233472, kReserved = 1024;
-    auto const kv_bytes = static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype));
-    device::GmmaShape const shape = device::gmma_shape(spec.head_dim, kv_bytes, spec.m_tile);
+    device::GmmaShape const shape = gmma_shape_of(spec);
     std::uint32_t const items = device::gmma_ring_items(shape, together.groups, together.blocks);
-    std::uint32_t const dynamic = device::gmma_dynamic_smem(shape, spec.head_dim, kv_bytes, spec.m_tile, together.groups, items);
+    std::uint32_t const dynamic =
+        device::gmma_dynamic_smem(shape, spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, together.groups, items);
     return kSmemOfAnSm / (device::gmma_static_smem(spec.head_dim, spec.m_tile) + dynamic + kReserved);
 }
 
@@ -138,7 +141,8 @@ void require_to_fit(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     CHECK(compiled->static_smem <= device::gmma_static_smem(spec.head_dim, spec.m_tile));
     for (Together const& together : planned_together(spec)) {
         INFO(compiled->registers << " registers, " << together.blocks << " blocks of " << together.groups << " groups");
-        CHECK(blocks_that_registers_hold(compiled->registers, device::gmma_threads(together.groups)) >= together.blocks);
+        std::uint32_t const threads = device::gmma_threads(together.groups, gmma_shape_of(spec).row_groups);
+        CHECK(blocks_that_registers_hold(compiled->registers, threads) >= together.blocks);
         CHECK(blocks_that_smem_holds(spec, together) >= together.blocks);
     }
 }
