@@ -30,7 +30,10 @@ device::GmmaShape shape_of(KernelSpec const& spec) {
     return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8);
 }
 
-std::uint32_t groups_of(LaunchPlan const& plan) { return (plan.block_x - 32) / 128; }
+// That take turns by tiles.
+std::uint32_t groups_of(KernelSpec const& spec, LaunchPlan const& plan) {
+    return (plan.block_x - 32) / (128 * shape_of(spec).row_groups);
+}
 
 }  // namespace
 
@@ -47,10 +50,12 @@ TEST_CASE("a wide gmma block has q in front of its rings, and each group's weigh
         return device::gmma_operand_bytes(device::gmma_shape(head_dim, bytes, rows), bytes, rows, groups);
     };
     CHECK(operands(128, 2, 16, 2) == 0);
-    CHECK(operands(64, 2, 64, 1) == 64 * 128 + 8192);
-    CHECK(operands(64, 1, 64, 1) == 64 * 128 + 8192);
-    CHECK(operands(80, 2, 64, 1) == 2 * 64 * 128 + 8192);  // whole segments of 64 elements
-    CHECK(operands(80, 1, 64, 2) == 2 * 64 * 128 + 2 * 8192);
+    CHECK(operands(64, 2, 32, 1) == 32 * 128 + 8192);
+    CHECK(operands(64, 2, 32, 2) == 32 * 128 + 2 * 8192);
+    CHECK(operands(64, 2, 64, 1) == 64 * 128 + 2 * 8192);  // two groups share a tile
+    CHECK(operands(64, 1, 64, 1) == 64 * 128 + 2 * 8192);
+    CHECK(operands(80, 2, 64, 1) == 2 * 64 * 128 + 2 * 8192);  // whole segments of 64 elements
+    CHECK(operands(80, 1, 64, 2) == 2 * 64 * 128 + 4 * 8192);
     CHECK(operands(192, 2, 32, 1) == 3 * 32 * 128 + 8192);
     CHECK(operands(192, 1, 32, 1) == 4 * 32 * 128 + 8192);  // of 128 codes
 }
@@ -101,7 +106,7 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
         std::uint32_t num_kv_heads, threads, cluster, grid, ring_items;
     };
     KernelSpec const plain = gmma_spec(8), fp8 = gmma_spec(8, 128, XQAJIT_DTYPE_FP8_E4M3), large = gmma_spec(8, 256),
-                     wide = gmma_spec(64);
+                     wide = gmma_spec(32), widest = gmma_spec(64);
     // 132 SMs.
     for (Row const& row : {Row{plain, 1, 128, 8, 288, 1, 8, 3},  // nothing to merge
                            {plain, 1, 255, 8, 288, 1, 8, 3},
@@ -134,7 +139,10 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
                            {large, 17, 2048, 8, 160, 1, 264, 2},
                            {large, 128, 2048, 8, 160, 1, 1288, 2},
                            {wide, 8, 2048, 8, 288, 2, 240, 3},
-                           {wide, 32, 4096, 8, 160, 1, 504, 3}}) {
+                           {wide, 32, 4096, 8, 288, 1, 504, 2},
+                           {wide, 128, 4096, 8, 160, 1, 1552, 2},  // four
+                           {widest, 8, 2048, 8, 544, 2, 240, 3},   // two groups share a tile
+                           {widest, 32, 4096, 8, 288, 1, 504, 3}}) {
         LaunchPlan const plan = planned(row.spec, balanced(row.batch, row.max_len, row.num_kv_heads));
         INFO(to_string(row.spec) << ", " << row.batch << " x " << row.max_len << ", " << row.num_kv_heads
                                  << " KV heads: " << plan.to_string() << ", " << plan.ring_items << " items");
@@ -143,7 +151,7 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
         CHECK(plan.grid_x == row.grid);
         CHECK(plan.ring_items == row.ring_items);
         CHECK(plan.dynamic_smem == device::gmma_dynamic_smem(shape_of(row.spec), row.spec.head_dim, dtype_bytes(row.spec.kv_dtype),
-                                                             row.spec.m_tile, groups_of(plan), row.ring_items));
+                                                             row.spec.m_tile, groups_of(row.spec, plan), row.ring_items));
     }
 }
 
@@ -223,11 +231,12 @@ TEST_CASE("gmma's blocks fit the shared memory of their GPU as often as they are
                                                  << ", " << plan.dynamic_smem << " bytes");
                             CHECK(plan.dynamic_smem <= most);
                             CHECK(plan.ring_items >= 2);
-                            CHECK(groups_of(plan) * plan.ring_items <= std::max(device::kMostGmmaItems, 2 * groups_of(plan)));
+                            std::uint32_t const groups = groups_of(spec, plan);
+                            CHECK(groups * plan.ring_items <= std::max(device::kMostGmmaItems, 2 * groups));
                             if (smem_optin != 232448) continue;
                             bool const all = division == XQAJIT_DIVISION_INVARIANT || batch == 1000;
                             std::uint64_t per_sm = all ? shape_of(spec).blocks_an_sm : 1;
-                            if (groups_of(plan) == 2) per_sm = 8 * batch > bounds.sm_count ? 2 : 1;  // large ones
+                            if (groups == 2) per_sm = 8 * batch > bounds.sm_count ? 2 : 1;  // large ones
                             CHECK(per_sm * (static_smem(spec) + plan.dynamic_smem + kReserved) <= smem_optin + kReserved);
                         }
                 }
