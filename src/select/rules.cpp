@@ -51,6 +51,9 @@ std::string position_found(Params const& p, Arch const&) { return fmt::format("p
 std::string beam_found(Params const& p, Arch const&) { return number<&Params::beam_width>("beam_width", p); }
 std::string page_found(Params const& p, Arch const&) { return number<&Params::page_size>("page_size", p); }
 std::string input_kv_found(Params const& p, Arch const&) { return number<&Params::input_kv>("input_kv", p); }
+std::string append_found(Params const& p, Arch const&) {
+    return fmt::format("input_kv {}, spec_dec {}", p.input_kv, spec_dec_name(p.spec_dec));
+}
 std::string skip_softmax_found(Params const& p, Arch const&) { return number<&Params::skip_softmax>("skip_softmax", p); }
 std::string built_found(Params const&, Arch const&) {
     std::string text = "built:";
@@ -153,11 +156,13 @@ constexpr Rule kGmma[] = {
      [](Params const& p, Arch const&) { return p.head_dim >= 64 || std::uint64_t{group_of(p)} * p.q_len <= device::kMostNarrowRows; }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", kNumeric16, is_exact16, numeric_found},
-    {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
+    {"gmma.input_kv", "K and V are appended in plain decode alone: input_kv is 0, or spec_dec none",
+     [](Params const& p, Arch const&) { return p.input_kv == 0 || !drafts(p); }, append_found},
     {"gmma.skip_softmax", kNoSkipSoftmax, has_no_skip_softmax, skip_softmax_found},
-    {"gmma.mha", kPlainMha, reuses_kv, group_found, RuleKind::kChoice},
-    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma",
-     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0; },
+    {"gmma.mha", "KV is reused: group size above 1, or a draft; plain MHA is left to mmha, but for input_kv",
+     [](Params const& p, Arch const& a) { return reuses_kv(p, a) || p.input_kv != 0; }, group_found, RuleKind::kChoice},
+    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma, but for input_kv",
+     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0 || p.input_kv != 0; },
      [](Params const& p, Arch const&) { return fmt::format("{} bytes", row_bytes(p)); }, RuleKind::kChoice},
 };
 
