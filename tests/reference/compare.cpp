@@ -158,6 +158,12 @@ Bounds bounds_for(std::int32_t q_dtype) {
     return {rel_l2, 2 * rel_l2, 1e-3, 1e-5, 0x1p-21};
 }
 
+Bounds bounds_of(ReferenceCase const& c) {
+    Bounds bounds = bounds_for(c.params.q_dtype);
+    if (c.params.rope_style != XQAJIT_ROPE_NONE) bounds.lse_magnitude = c.params.q_dtype == XQAJIT_DTYPE_FP16 ? 0x1p-11 : 0x1p-8;
+    return bounds;
+}
+
 void Comparison::merge(Comparison const& other) {
     if (ok && !other.ok) text = other.text;
     ok = ok && other.ok;

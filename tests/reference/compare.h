@@ -17,6 +17,8 @@ struct Bounds {
 
 // 16-bit arithmetic: 4e-3 (bf16) and 1e-3 (fp16) in the norm, twice that for the worst element.
 Bounds bounds_for(std::int32_t q_dtype);
+// Those of a launch: where it rotates q, float32 may round an element to the neighbour of what float64 gives, which moves its scores alike.
+Bounds bounds_of(ReferenceCase const& c);
 
 struct Comparison {
     bool ok = true;
