@@ -40,6 +40,7 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
             rows.part[c][two] = Vec16{{0, 0, 0, 0}};
             if (m >= work.nb_rows || element >= Config::kHeadDim) continue;
             if constexpr (Config::kRopeStyle != RopeStyle::kNone) {
+                if (work.len <= 0) continue;  // sees nothing, and has no angles
                 rows.part[c][two] = rotate_to_16bit(load_rope(base, element, rope_angles(args, work)), element);
             } else {
                 rows.part[c][two] = load_cached(base + element);

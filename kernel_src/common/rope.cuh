@@ -9,9 +9,9 @@ namespace xqajit::device {
 
 constexpr u32 kRotaryHalf = max_of(Instance::kRotaryDim / 2, 1);  // a bound, also where nothing is rotated
 
-// [kRotaryDim / 2, 2]: cosine and sine of each pair at the new token's position. A request without a token has none, and reads the first.
+// [kRotaryDim / 2, 2]: cosine and sine of each pair at the position of the new token, if there is one.
 inline float const* rope_angles(KernelArgs const& args, Work const& work) {
-    return args.cos_sin + static_cast<i64>(max(work.len - 1, 0)) * Instance::kRotaryDim;
+    return args.cos_sin + static_cast<i64>(work.len - 1) * Instance::kRotaryDim;
 }
 
 // Eight elements of a head as they were given, and what rotates them: loaded apart from the arithmetic, which can then come later.

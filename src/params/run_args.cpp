@@ -122,7 +122,7 @@ Status check_pointers(Launch const& launch, RunArgs const& args) {
         {"v_scale_ptr", args.v_scale_ptr, 4, kv_scale, "with 16-bit KV"},
         {"out_scale_rcp_ptr", args.out_scale_rcp_ptr, 4, only_if(params.out_dtype == XQAJIT_DTYPE_FP8_E4M3, Need::kOptional), "without fp8 output"},
         {"qkv", args.qkv, kRowAlignment, only_if(appends), "without input_kv in the shape"},
-        {"cos_sin", args.cos_sin, kRowAlignment, only_if(params.rope_style != XQAJIT_ROPE_NONE), "without rope_style in the shape"},
+        {"cos_sin", args.cos_sin, kRowAlignment, only_if(params.rope_style != XQAJIT_ROPE_NONE, cache), "without rope_style in the shape"},
         {"workspace", args.workspace, kWorkspaceAlignment, Need::kOptional, ""},
     };
     // clang-format on

@@ -10,10 +10,10 @@ using namespace xqajit::test;
 
 namespace {
 
-void compile_all(std::string const& target, std::size_t every = 1) {
+void compile_all(std::string const& target, std::size_t every = 1, char const* shapes = kCoverShapes) {
     auto const nvrtc = real_nvrtc();
     require_target(*nvrtc, target);
-    auto const kernels = kernels_of(kCoverShapes, target);
+    auto const kernels = kernels_of(shapes, target);
     REQUIRE(!kernels.empty());
     for (std::size_t i = 0; i < kernels.size(); i += every) {
         auto const compiled = compile(*nvrtc, request_of(kernels[i]));
@@ -30,8 +30,9 @@ void compile_all(std::string const& target, std::size_t every = 1) {
 
 TEST_CASE("the cover shapes take every value of every macro", "[compile]") {
     std::map<std::string, std::set<std::string>> taken;
-    for (auto const& spec : kernels_of(kCoverShapes, "sm_90a"))
-        for (auto const& [name, value] : macros_for(spec).macros) taken[name].insert(value);
+    for (char const* const shapes : {kCoverShapes, kAppendShapes})
+        for (auto const& spec : kernels_of(shapes, "sm_90a"))
+            for (auto const& [name, value] : macros_for(spec).macros) taken[name].insert(value);
     using Values = std::set<std::string>;
     std::map<std::string, Values> const whole = {
         {"XQAJIT_Q_DTYPE", {"1", "2"}},
@@ -46,14 +47,16 @@ TEST_CASE("the cover shapes take every value of every macro", "[compile]") {
         {"XQAJIT_HEAD_DIM_V", {"16", "64", "80", "112", "128", "192", "240", "256", "512"}},
         {"XQAJIT_PAGE_SIZE", {"0", "8", "16", "32", "64", "128", "1024"}},
         {"XQAJIT_BEAM_WIDTH", {"1", "4", "8"}},
+        {"XQAJIT_INPUT_KV", {"0", "1"}},
+        {"XQAJIT_ROPE_STYLE", {"0", "1", "2"}},
+        {"XQAJIT_ROTARY_DIM", {"0", "16", "32", "48", "64", "128", "192", "256"}},
     };
     for (auto const& [name, values] : whole) {
         INFO(name);
         CHECK(taken[name] == values);
     }
     // No family with kernels takes another value yet: when one does, the shapes above must.
-    for (std::string const name :
-         {"XQAJIT_NUMERIC", "XQAJIT_INPUT_KV", "XQAJIT_ROPE_STYLE", "XQAJIT_ROTARY_DIM", "XQAJIT_SKIP_SOFTMAX"}) {
+    for (std::string const name : {"XQAJIT_NUMERIC", "XQAJIT_SKIP_SOFTMAX"}) {
         INFO(name);
         CHECK(taken[name].size() == 1);
     }
@@ -65,7 +68,8 @@ TEST_CASE("the cover shapes take every value of every macro", "[compile]") {
 // The compiler gets no include path: what compiles here compiles where no toolkit is installed.
 TEST_CASE("every cover shape compiles for sm_80", "[compile][J15]") { compile_all("sm_80"); }
 TEST_CASE("every cover shape compiles for sm_90a", "[compile][J15]") { compile_all("sm_90a"); }
-// Between these and the two above only the conversions and the dependency wait differ.
+TEST_CASE("every fused append compiles for sm_90a", "[compile][J15]") { compile_all("sm_90a", 1, kAppendShapes); }
+// Between these and the three above only the conversions and the dependency wait differ.
 TEST_CASE("a fifth of the cover shapes compiles for sm_86", "[compile][J15]") { compile_all("sm_86", 5); }
 TEST_CASE("a fifth of the cover shapes compiles for sm_89", "[compile][J15]") { compile_all("sm_89", 5); }
 TEST_CASE("a fifth of the cover shapes compiles for sm_100a", "[compile][J15]") { compile_all("sm_100a", 5); }

@@ -12,6 +12,8 @@ namespace xqajit::test {
 
 // A shape list in which every macro takes each value, or for a count several, that some family accepts.
 extern char const* const kCoverShapes;
+// Likewise of the fused append, which gmma alone has, on sm_90a.
+extern char const* const kAppendShapes;
 
 NvrtcIdentity nvrtc_identity();                    // skips the test if there is none
 std::shared_ptr<NvrtcLibrary const> real_nvrtc();  // likewise

@@ -58,7 +58,7 @@ std::map<std::string, Spoil> const kExamples = {
     {"gmma.rows", [](Subject& s) { s.params.num_q_heads = 17 * 8, s.params.head_dim = s.params.head_dim_v = 32; }},
     {"gmma.page", [](Subject& s) { s.params.page_size = 512; }},
     {"gmma.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
-    {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
+    {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1, s.params.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }},
     {"gmma.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1; }},
     {"gmma.mha", [](Subject& s) { s.params.num_q_heads = s.params.num_kv_heads; }},
     {"gmma.lines", [](Subject& s) { s.params.head_dim = s.params.head_dim_v = 80; }},
@@ -285,7 +285,12 @@ TEST_CASE("gmma admits groups and drafts on sm_90a, and few query rows of a smal
         {"page 256", [](XQAParams& p) { p.page_size = 256; }, "gmma.page"},
         {"fp8 arithmetic", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8; },
          "gmma.numeric"},
-        {"fused append", [](XQAParams& p) { p.input_kv = 1; }, "gmma.input_kv"},
+        {"fused append", [](XQAParams& p) { p.input_kv = 1, p.rope_style = XQAJIT_ROPE_NEOX, p.rotary_dim = 64; }, nullptr},
+        {"fused append, plain MHA", [](XQAParams& p) { p.input_kv = 1, p.num_q_heads = 8; }, nullptr},
+        {"fused append, part lines", [](XQAParams& p) { p.input_kv = 1, p.head_dim = p.head_dim_v = 80; }, nullptr},
+        {"fused append of a draft", [](XQAParams& p) { p.input_kv = 1, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 2; },
+         "gmma.input_kv"},
+        {"fused append of beams", [](XQAParams& p) { p.input_kv = 1, p.beam_width = 2; }, "gmma.beam"},
         {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, "gmma.skip_softmax"},
     };
     for (char const* const name : test::kArchNames)

@@ -51,6 +51,10 @@ constexpr Row kRows[] = {
     {"nvfp4 cache", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_NVFP4; }, nullptr, "common.nvfp4"},
     {"cross attention", [](XQAParams& p) { p.cross_attention = 1; }, nullptr, "common.cross_attention"},
     {"input_kv", [](XQAParams& p) { p.input_kv = 1; }, nullptr, "mmha.input_kv"},
+    {"forced gmma with input_kv", [](XQAParams& p) { p.input_kv = 1; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
+    {"forced gmma with input_kv and RoPE", [](XQAParams& p) { p.input_kv = 1, p.rope_style = XQAJIT_ROPE_GPTJ; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
+    {"forced gmma with input_kv of a draft", [](XQAParams& p) { p.input_kv = 1, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }, "XQAJIT_FORCE_KERNEL=gmma", "gmma.input_kv"},
+    {"forced hmma with input_kv", [](XQAParams& p) { p.input_kv = 1; }, "XQAJIT_FORCE_KERNEL=hmma", "hmma.input_kv"},
     {"skip_softmax", [](XQAParams& p) { p.skip_softmax = 1; }, nullptr, "mmha.skip_softmax"},
 };
 // clang-format on
