@@ -8,6 +8,7 @@
 #include "gmma/launch.h"
 #include "hmma/launch.h"
 #include "plan/plan.h"
+#include "select/select.h"
 #include "shapes.h"
 
 using namespace xqajit;

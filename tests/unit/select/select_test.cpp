@@ -165,6 +165,22 @@ TEST_CASE("a forced family that does not serve the shape is an error, never a fa
     }
 }
 
+TEST_CASE("a fused append is gmma's where it is asked for, and the refusal says so where it is not", "[select]") {
+    XQAParams append = test::gqa_shape();
+    append.input_kv = 1;
+    Status const refused = select(append, test::arch("sm_90a"), {}).status();
+    CHECK(refused.code() == XQAJIT_UNSUPPORTED);
+    CHECK(contains(refused.message(),
+                   "is served by gmma alone, which runs only where XQAJIT_FORCE_KERNEL names it: hmma (hmma.input_kv)"));
+    CHECK(contains(select(append, test::arch("sm_80"), {}).status().message(), "no kernel family admits"));
+    Overrides forced;
+    forced.force_kernel = {Family::kGmma, Family::kHmma};
+    Result<Selection> const selection = select(append, test::arch("sm_90a"), forced);
+    REQUIRE(selection.ok());
+    CHECK(selection->spec.family == Family::kGmma);
+    CHECK(selection->spec.input_kv);
+}
+
 TEST_CASE("forcing a family skips the rules that are choices, and no other", "[select]") {
     constexpr RuleKind kForcedAndBuilt[] = {RuleKind::kBuilt, RuleKind::kChoice};
     XQAParams mha = test::gqa_shape();
