@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/fixture.h"
+#include "reference/append.h"
 
 using namespace xqajit;
 using namespace xqajit::testing;
@@ -177,5 +178,41 @@ TEST_CASE("a token that one step stores is a key of the next", "[gpu][append]") 
             c.k = stored->k;
             c.v = stored->v;
         }
+    }
+}
+
+TEST_CASE("steps that are launched at once see what those before them have stored", "[gpu][append]") {
+    if (!has_gmma()) return;
+    for (std::uint32_t const page : {0U, 8U, 64U}) {
+        constexpr std::int32_t kSteps = 40;
+        ProblemSpec spec = appending({.q_heads = 16, .kv_heads = 2, .page = page, .lens = {70, 41, 300}}, XQAJIT_ROPE_NONE);
+        spec.params.pdl = 1;
+        ReferenceCase c = build_case(spec);
+        for (std::int32_t& len : c.seq_lens) len -= kSteps;
+        Result<DeviceProblem> problem = DeviceProblem::upload(gmma(), c);
+        require_ok(problem.status());
+        require_ok(problem->prepare(gmma()));
+        std::vector<GuardedBuffer> lens;
+        for (std::int32_t step = 0; step < kSteps; ++step) {
+            for (std::int32_t& len : c.seq_lens) ++len;
+            Result<GuardedBuffer> buffer = GuardedBuffer::from(c.seq_lens);
+            require_ok(buffer.status());
+            lens.push_back(std::move(*buffer));
+            if (step + 1 == kSteps) break;
+            ReferenceCase const stored = appended(c);  // without rotation exactly what the device stores
+            c.k = stored.k;
+            c.v = stored.v;
+        }
+        require_ok(gmma().synchronize());
+        for (GuardedBuffer const& buffer : lens) {
+            problem->args.seq_lens = buffer.data<std::int32_t>();
+            require_ok(problem->launch(gmma()));
+        }
+        require_ok(gmma().synchronize());
+        Result<ReferenceCase> const stored = problem->as_stored(c);
+        require_ok(stored.status());
+        Comparison const comparison = compare_with_reference(*stored, download(*problem));
+        INFO(to_string(spec) << "\n" << comparison.text);
+        CHECK(comparison.ok);
     }
 }
