@@ -24,7 +24,7 @@ struct QueryRows {
     Vec16 part[Config::kChunksK][Config::kStepsK / 2];
 };
 
-// Row tile `n`, by one warp, rotated where the launch does that. Rows past nb_rows are zeros.
+// Row tile `n`, by one warp. Rows past nb_rows are zeros.
 inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lane lane) {
     u32 const m = n * 8 + lane.eighth;
     u32 const row = work.first_row + m;
@@ -38,13 +38,7 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
         for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
             u32 const element = Config::key_element(c, lane.quarter) + two * 8;
             rows.part[c][two] = Vec16{{0, 0, 0, 0}};
-            if (m >= work.nb_rows || element >= Config::kHeadDim) continue;
-            if constexpr (Config::kRopeStyle != RopeStyle::kNone) {
-                if (work.len <= 0) continue;  // sees nothing, and has no angles
-                rows.part[c][two] = rotate_to_16bit(load_rope(base, element, rope_angles(args, work)), element);
-            } else {
-                rows.part[c][two] = load_cached(base + element);
-            }
+            if (m < work.nb_rows && element < Config::kHeadDim) rows.part[c][two] = load_rotated(args, work, base, element);
         }
     }
     return rows;

@@ -74,4 +74,14 @@ inline Vec16 rotate_to_16bit(RopeVec const& vec, u32 element) {
     return out;
 }
 
+// Eight elements of a head of q, rotated where the launch does that.
+inline Vec16 load_rotated(KernelArgs const& args, Work const& work, u16 const* head, u32 element) {
+    if constexpr (Instance::kRopeStyle == RopeStyle::kNone) {
+        return load_cached(head + element);
+    } else {
+        if (work.len <= 0) return Vec16{{0, 0, 0, 0}};  // sees nothing, and has no angles
+        return rotate_to_16bit(load_rope(head, element, rope_angles(args, work)), element);
+    }
+}
+
 }  // namespace xqajit::device

@@ -16,7 +16,8 @@ struct NewToken {
     float k_scale, v_scale;  // of 8-bit KV
 };
 
-// Whether this block has the request's last token. One block of a unit does, as a unit has one row block: see config.cuh.
+// Whether this block has the request's last token: one of each row block's. The row blocks of a KV head all store it, the same bits by the
+// same code, and each reads what it has stored itself.
 inline bool has_new_token(Work const& work, Tiles tiles) {
     return tiles.begin < tiles.end && work.share.end == static_cast<u32>(work.len);
 }

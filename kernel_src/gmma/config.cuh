@@ -45,7 +45,6 @@ struct Config : Instance {
 
     static_assert(kExact16 || kKvType == Type::kFp8E4m3, "numeric fp8 goes with fp8_e4m3 KV");
     static_assert(!kSkipSoftmax, "every visible token is read");
-    static_assert(!kInputKv || kGroupSize <= kMTile, "with input_kv a unit is one row block: one block stores the new token");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
     static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && (kHeadDim <= 128 || kFp8Math)) || (kMTile == 32 && kHeadDim >= 64) ||
