@@ -40,6 +40,8 @@ char const* const kAppendShapes = R"({"version": 1, "defaults": {"input_kv": tru
 {"name": "neox, fp16",         "num_q_heads": 32, "head_dim": 128, "page_size": 16,  "rope_style": "neox", "q_dtype": "fp16", "sinks": true},
 {"name": "neox, part, fp8",    "num_q_heads": 8,  "head_dim": 256, "page_size": 0,   "rope_style": "neox", "rotary_dim": 64, "kv_dtype": "fp8_e4m3", "out_dtype": "fp8_e4m3"},
 {"name": "neox, int8",         "num_q_heads": 18, "head_dim": 80,  "page_size": 128, "rope_style": "neox", "rotary_dim": 48, "kv_dtype": "int8", "softcap": 30.0},
+{"name": "neox, a wide tile",  "num_q_heads": 64, "head_dim": 128, "page_size": 32,  "rope_style": "neox"},
+{"name": "gptj, two row blocks, fp8", "num_q_heads": 256, "head_dim": 64, "page_size": 16, "rope_style": "gptj", "kv_dtype": "fp8_e4m3"},
 {"name": "gptj",               "num_q_heads": 6,  "head_dim": 192, "page_size": 32,  "rope_style": "gptj", "sliding_window": 100},
 {"name": "gptj, fp16",         "num_q_heads": 4,  "head_dim": 16,  "page_size": 8,   "rope_style": "gptj", "q_dtype": "fp16"},
 {"name": "gptj, part, fp8",    "num_q_heads": 16, "head_dim": 64,  "page_size": 64,  "rope_style": "gptj", "rotary_dim": 32, "q_dtype": "fp16", "kv_dtype": "fp8_e4m3"},

@@ -106,11 +106,24 @@ TEST_CASE("the block that has the last token stores it, however the tokens are d
     for (std::vector<std::int32_t> const& lens :
          {std::vector<std::int32_t>{4097}, {8192}, {129}, {1, 64, 65, 4097, 0, 3000}, {513, 512, 511, 1024, 1025}, many}) {
         for (std::uint32_t const split : {1U, 2U, 3U, 8U, 17U, 64U}) add(8, 1, XQAJIT_DIVISION_STATIC, split, lens);
-        for (std::uint32_t const group : {1U, 4U, 9U, 16U}) {
-            add(8 * group, 8, XQAJIT_DIVISION_BALANCED, 0, lens);
+        for (std::uint32_t const group : {1U, 4U, 9U, 16U, 20U, 64U}) {
+            add(4 * group, 4, XQAJIT_DIVISION_BALANCED, 0, lens);
             add(group, 1, XQAJIT_DIVISION_INVARIANT, 0, lens);
         }
     }
+    require_all_appended(specs);
+}
+
+TEST_CASE("row blocks of one KV head store the same token, and each attends it", "[gpu][append]") {
+    std::vector<ProblemSpec> specs;
+    for (std::uint32_t const group : {17U, 33U, 71U, 128U})
+        for (std::uint32_t const dim : {64U, 128U, 256U})
+            for (std::int32_t const kv : {XQAJIT_DTYPE_DEFAULT, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
+                specs.push_back(appending(
+                    {.q_heads = 2 * group, .kv_heads = 2, .dim = dim, .page = 16, .kv = kv, .lens = {1, 0, 65, 700, 2048}},
+                    group % 2 ? XQAJIT_ROPE_NEOX : XQAJIT_ROPE_GPTJ, 64));
+    std::erase_if(specs,
+                  [](ProblemSpec const& spec) { return xqajit_supports(gmma().service(), &spec.params, nullptr) != XQAJIT_OK; });
     require_all_appended(specs);
 }
 
