@@ -41,15 +41,6 @@ std::string refusals(std::span<Admission const> admissions) {
     return text;
 }
 
-// Of a shape that no family is chosen for: "no kernel family admits ...", or the one that would have to be asked for.
-std::string unserved(XQAParams const& shape, ArchFacts const& arch, std::span<Admission const> admissions) {
-    auto const by_name = std::find_if(admissions.begin(), admissions.end(), [](Admission const& a) { return a.ok; });
-    if (by_name == admissions.end())
-        return fmt::format("no kernel family admits {} on {}: {}", to_string(shape), arch.target, refusals(admissions));
-    return fmt::format("{} on {} is served by {} alone, which runs only where XQAJIT_FORCE_KERNEL names it: {}", to_string(shape),
-                       arch.target, family_name(by_name->family), refusals(admissions));
-}
-
 std::string chosen_reason(Family chosen, std::span<Admission const> admissions) {
     std::string refused;
     for (ChoiceStep const& step : kChoiceOrder) {
@@ -105,7 +96,10 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
 
     if (order.empty()) {
         std::optional<Family> const chosen = choose(selection.admissions);
-        if (!chosen) return unsupported(unserved(shape, arch, selection.admissions));
+        if (!chosen) {
+            return unsupported(
+                fmt::format("no kernel family admits {} on {}: {}", to_string(shape), arch.target, refusals(selection.admissions)));
+        }
         selection.reason = chosen_reason(*chosen, selection.admissions);
         selection.spec = make_spec(*chosen, shape, arch);
         if (judged(*chosen)) selection.below_gate = make_spec(Family::kMmha, shape, arch);
