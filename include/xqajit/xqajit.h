@@ -83,7 +83,13 @@ typedef enum xqajit_numeric {
     XQAJIT_NUMERIC_FP8 = 2      /* Q and P rounded to e4m3 as well */
 } xqajit_numeric;
 
-typedef enum xqajit_rope_style { XQAJIT_ROPE_NONE = 0, XQAJIT_ROPE_NEOX = 1, XQAJIT_ROPE_GPTJ = 2 } xqajit_rope_style;
+/* What an input_kv launch rotates: elements (x, y) of a head of q and of the new K become (x cos - y sin, y cos + x sin). Elements from
+ * rotary_dim on stay as they are. */
+typedef enum xqajit_rope_style {
+    XQAJIT_ROPE_NONE = 0, /* nothing: q and the new K are given as they are to be used */
+    XQAJIT_ROPE_NEOX = 1, /* pairs (i, i + rotary_dim / 2) */
+    XQAJIT_ROPE_GPTJ = 2  /* pairs (2i, 2i + 1) */
+} xqajit_rope_style;
 
 /* Applied by the caller before the call, except with input_kv. The last two are refused by rule. */
 typedef enum xqajit_position {
@@ -122,9 +128,9 @@ typedef struct xqajit_params {
     int32_t mla;            /* 1: V is the first head_dim_v elements of the K row */
     int32_t sinks;          /* 1: args.sinks is read */
     int32_t lse;            /* 1: args.lse is written */
-    int32_t input_kv;       /* 1: the launch appends new K and V itself (rope_style, rotary_dim) */
-    int32_t rope_style;     /* xqajit_rope_style */
-    uint32_t rotary_dim;    /* 0: head_dim; a multiple of 16 */
+    int32_t input_kv;       /* 1: the launch stores each request's new K and V itself, from args.qkv: plain decode alone */
+    int32_t rope_style;     /* xqajit_rope_style: what it rotates before; needs input_kv */
+    uint32_t rotary_dim;    /* elements of a head that are rotated: a multiple of 16 up to head_dim; 0: head_dim */
     int32_t skip_softmax;   /* 1: tiles far below the running maximum are skipped: an approximation, which skip_softmax_threshold bounds */
     /* Values: only whether they are zero is part of the key. */
     uint32_t sliding_window;            /* newest tokens visible, the current one included; 0: all */
@@ -158,10 +164,10 @@ typedef struct xqajit_run_args {
     uint32_t max_pages;             /* entries of a page-table row */
     uint64_t max_len;               /* upper bound of seq_lens: sizes grid and workspace only; 0: what the pages or capacity hold */
     uint64_t capacity;              /* contiguous KV and beam: tokens a sequence can hold, at most 2^31 - 1 */
-    const void* q;                  /* [rows, beam, num_q_heads, head_dim] */
+    const void* q;                  /* [rows, beam, num_q_heads, head_dim]; null with input_kv, whose qkv has it */
     void* out;                      /* [rows, beam, num_q_heads, head_dim_v] */
     float* lse;                     /* [rows, beam, num_q_heads], natural log; null unless params.lse */
-    int64_t q_stride_row;           /* between consecutive (row, beam); 0: packed */
+    int64_t q_stride_row;           /* between consecutive (row, beam); 0: packed. 0 with input_kv, like the next one */
     int64_t q_stride_head;          /* 0: packed */
     int64_t out_stride_row;         /* between consecutive (row, beam); 0: packed */
     int64_t out_stride_head;        /* 0: packed */
@@ -194,6 +200,14 @@ typedef struct xqajit_run_args {
     uint64_t workspace_size;        /* as given to xqajit_workspace_init */
     uint64_t* skipped_tiles;        /* [2]: skip_softmax only; null: not counted. The launch adds, over requests and KV heads, the tiles of
                                      * 64 tokens that it skipped to the first and all that it looked at to the second */
+    /* input_kv alone, and null or 0 without it. A request's new token is token seq_lens[b] - 1: its K and V go to that slot of k and v,
+     * which the launch writes, and are attended as they are stored. 8-bit KV: x * (1 / k_scale), x * (1 / v_scale), rounded to nearest
+     * even, saturated. A request with seq_lens[b] 0 stores nothing. No other request's visible tokens may lie in that slot. */
+    const void* qkv;                /* [rows, num_q_heads + 2 * num_kv_heads, head_dim] of q_dtype: the heads of Q, then of K, then of V; 16-byte aligned */
+    int64_t qkv_stride_row;         /* 0: packed */
+    int64_t qkv_stride_head;        /* 0: packed */
+    const float* cos_sin;           /* [max_pos, rotary_dim / 2, 2], packed: cosine and sine of each pair at position seq_lens[b] - 1; 16-byte aligned; null without rope_style */
+    uint64_t max_pos;               /* positions that cos_sin has: max_len .. 2^31 - 1; 0 without rope_style */
 } xqajit_run_args;
 
 #define XQAJIT_RUN_ARGS_INIT XQAJIT_INIT(xqajit_run_args)

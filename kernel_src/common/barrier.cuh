@@ -33,6 +33,9 @@ inline void wait_phase(u32 barrier, u32 parity) {
         : "memory");
 }
 
+// The same for what this thread has written to global memory, which the copy engine is to read.
+inline void order_writes_before_copies() { asm volatile("fence.proxy.async.global;" : : : "memory"); }
+
 inline void prefetch_map(TensorMap const& map) { asm volatile("prefetch.tensormap [%0];" : : "l"(&map) : "memory"); }
 
 // One box of the map, from (element, head, token, page) on, to shared memory; its bytes count at the barrier.

@@ -63,7 +63,7 @@ constexpr u32 divide(u32 value, Divisor divisor) {
 // A grid of one dimension; block index = ((part * num_kv_heads + kv_head) * nb_row_blocks + row_block) * cluster_size + rank: blocks
 // that read the same KV are neighbours, and read it at the same time. Parts count over all (b, beam w) pairs, request by request.
 struct KernelArgs {
-    void const* q;              // [rows, beam, num_q_heads, head_dim]
+    void const* q;              // [rows, beam, num_q_heads, head_dim]; with INPUT_KV [batch, num_q_heads + 2 num_kv_heads, head_dim]
     void* out;                  // [rows, beam, num_q_heads, head_dim_v]
     float* lse;                 // [rows, beam, num_q_heads]; null without HAS_LSE
     i64 q_stride_row;           // elements, between consecutive (row, beam)
@@ -106,21 +106,24 @@ struct KernelArgs {
     Divisor by_nb_row_blocks;
     u32 max_pages;              // entries of a page-table row that exist, used or not; 0 for contiguous KV
     u32 ring_items;             // gmma: of each group of warps
+    float const* cos_sin;       // [positions, ROTARY_DIM / 2, 2], 16-byte aligned; null without ROPE_STYLE
     u64* skipped_tiles;         // [2]: tiles whose V was not read, and all tiles; null: not counted. SKIP_SOFTMAX only
     float skip_threshold;       // SKIP_SOFTMAX only: divided by the length
     u32 reserved0;
 };
-static_assert(sizeof(KernelArgs) == 352, "host and device must agree on KernelArgs");
+static_assert(sizeof(KernelArgs) == 360, "host and device must agree on KernelArgs");
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, k) == 56);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, page_table_stride) == 136);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, partials) == 232);
 static_assert(XQAJIT_OFFSET_OF(KernelArgs, qk_scale) == 248);
+static_assert(XQAJIT_OFFSET_OF(KernelArgs, cos_sin) == 336);
 
 // clang-format on
 
 // Values of the public enums that reach a kernel as macros or arguments; the host asserts that they agree.
 enum class Type : u32 { kFp16 = 1, kBf16 = 2, kFp8E4m3 = 3, kInt8 = 4 };
 enum class SpecDec : u32 { kNone = 0, kLinear = 1, kTree = 2 };
+enum class RopeStyle : u32 { kNone = 0, kNeox = 1, kGptj = 2 };
 
 // Threads of an mmha block: what the host launches and the kernel counts on.
 constexpr u32 kMmhaThreads = 128;

@@ -118,6 +118,9 @@ inline u32 half2_to_e4m3(u32 pair) {
     return codes;
 }
 
+// Rounded to nearest even, saturated at -128 and 127; NaN becomes 0.
+inline u32 float_to_int8(float x) { return static_cast<u32>(min(max(__float2int_rn(x), -128), 127)) & 0xffu; }
+
 // Two neighbouring elements: stored at element offset `element` (even) of `base`.
 template <Type kType> inline void store_pair(void* base, i64 element, float x, float y) {
     if constexpr (type_bytes(kType) == 2) {

@@ -51,11 +51,17 @@ struct Instance {
     static constexpr bool kHasLse = XQAJIT_HAS_LSE;
     static constexpr bool kExact16 = XQAJIT_NUMERIC == 1;
     static constexpr bool kSkipSoftmax = XQAJIT_SKIP_SOFTMAX;
-    static constexpr bool kInputKv = XQAJIT_INPUT_KV;
+    static constexpr bool kInputKv = XQAJIT_INPUT_KV;  // qkv holds q and the new K and V, which the kernel stores
+    static constexpr RopeStyle kRopeStyle = static_cast<RopeStyle>(XQAJIT_ROPE_STYLE);
+    static constexpr u32 kRotaryDim = XQAJIT_ROTARY_DIM;  // elements of a head that are rotated
 
     static constexpr u32 kVecElems = 16 / type_bytes(kKvType);  // KV elements of one 16-byte vector
 
-    static_assert(kInputKv || (XQAJIT_ROPE_STYLE == 0 && XQAJIT_ROTARY_DIM == 0), "rotation belongs to input_kv");
+    static_assert(kInputKv || kRopeStyle == RopeStyle::kNone, "rotation belongs to input_kv");
+    static_assert(kRopeStyle == RopeStyle::kNone ? kRotaryDim == 0
+                                                 : kRotaryDim >= 16 && kRotaryDim <= kHeadDim && kRotaryDim % 16 == 0,
+                  "rotary dim is a multiple of 16 up to the head dim");
+    static_assert(!kInputKv || (kSpecDec == SpecDec::kNone && kBeamWidth == 1 && !kMla), "input_kv is for plain decode");
     static_assert(kHeadDim % 16 == 0 && kHeadDimV % 16 == 0, "head dims are multiples of 16");
     static_assert(kMla ? kHeadDim == 576 && kHeadDimV == 512 : kHeadDim == kHeadDimV && kHeadDim >= 16 && kHeadDim <= 256,
                   "head_dim is 16..256 and the same for V; MLA is 576 and 512");

@@ -3,6 +3,7 @@
 
 #include "common/fragments.cuh"
 #include "common/merge.cuh"
+#include "common/rope.cuh"
 
 namespace xqajit::device {
 
@@ -37,7 +38,7 @@ inline QueryRows load_query(KernelArgs const& args, Work const& work, u32 n, Lan
         for (u32 two = 0; two < Config::kStepsK / 2; ++two) {
             u32 const element = Config::key_element(c, lane.quarter) + two * 8;
             rows.part[c][two] = Vec16{{0, 0, 0, 0}};
-            if (m < work.nb_rows && element < Config::kHeadDim) rows.part[c][two] = load_cached(base + element);
+            if (m < work.nb_rows && element < Config::kHeadDim) rows.part[c][two] = load_rotated(args, work, base, element);
         }
     }
     return rows;

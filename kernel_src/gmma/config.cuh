@@ -45,7 +45,7 @@ struct Config : Instance {
 
     static_assert(kExact16 || kKvType == Type::kFp8E4m3, "numeric fp8 goes with fp8_e4m3 KV");
     static_assert(!kSkipSoftmax || !kShape.wide, "a wide block skips no tile");
-    static_assert(!kInputKv, "gmma does not append");
+    static_assert(!kSkipSoftmax || !kInputKv, "a launch that appends skips no tile");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
     static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && (kHeadDim <= 128 || kFp8Math)) || (kMTile == 32 && kHeadDim >= 64) ||

@@ -1,7 +1,7 @@
 // The role of the last warp: it finds the block's work, and keeps the rings full.
 #pragma once
 
-#include "gmma/ring.cuh"
+#include "gmma/append.cuh"
 
 namespace xqajit::device {
 
@@ -72,6 +72,10 @@ template <class Own> inline void produce(KernelArgs const& args, TensorMap const
         copy_judged_tiles(args, k_map, v_map, work, tiles, k_pages, v_pages, ring, own.verdicts, lane);  // see skip.cuh
         return;
     }
+    NewToken new_token;
+    if constexpr (Config::kInputKv) {
+        if (has_new_token(work, tiles)) new_token = load_new_token(args, work, lane);
+    }
     RingTurn turn{0, 1};  // of the group whose turn it is; those after it are one round behind
     u32 group = 0;
     for (u32 tile = tiles.begin; tile < tiles.end; ++tile) {
@@ -81,6 +85,9 @@ template <class Own> inline void produce(KernelArgs const& args, TensorMap const
             u32 const of_lane = page + min_of(lane, kBoxes - 1);
             k_page = k_pages.index(page, lane, of_lane);
             v_page = v_pages.index(page, lane, of_lane);
+        }
+        if constexpr (Config::kInputKv) {
+            if (tile + 1 == tiles.end && has_new_token(work, tiles)) append(args, work, new_token, k_page, v_page, lane);
         }
         RingTurn mine = turn;
         u32 index = ring.index(group, mine.item);

@@ -47,7 +47,8 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
         u32 const row = work.first_row + m;
         i64 const token = work.q_row + row / Config::kGroupSize;
         i64 const head = work.kv_head * Config::kGroupSize + row % Config::kGroupSize;
-        q = load_cached(static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head + v * 8);
+        u16 const* const base = static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head;
+        q = load_rotated(args, work, base, v * 8);
     }
     float row_scale = 1.0f;
     if constexpr (Config::kFp8Math || (Config::k8Bit && Config::kQType == Type::kBf16)) {

@@ -64,6 +64,12 @@ Status fill_lengths(XQAParams const& params, RunArgs& args) {
     if (params.beam_width > 1 && args.capacity < args.max_len)
         return invalid_argument(fmt::format("capacity is {}: accepted are {}..{} with beam_width {}, max_len and more",
                                             args.capacity, args.max_len, kMaxTokens, params.beam_width));
+    bool const rotates = params.rope_style != XQAJIT_ROPE_NONE;
+    if (rotates && (args.max_pos < args.max_len || args.max_pos > kMaxTokens))
+        return invalid_argument(
+            fmt::format("max_pos is {}: accepted are {}..{}, max_len and more", args.max_pos, args.max_len, kMaxTokens));
+    if (!rotates && args.max_pos != 0)
+        return invalid_argument(fmt::format("max_pos is {}: accepted is 0 without rope_style in the shape", args.max_pos));
     return {};
 }
 
@@ -87,6 +93,7 @@ Status check_pointers(Launch const& launch, RunArgs const& args) {
     auto const only_if = [](bool condition, Need need = Need::kRequired) { return condition ? need : Need::kForbidden; };
     Need const cache = launch.reads_cache ? Need::kRequired : Need::kOptional;
     bool const tree = params.spec_dec == XQAJIT_SPEC_DEC_TREE;
+    bool const appends = params.input_kv != 0;
     Need const beam = only_if(params.beam_width > 1, cache);
     Need const kv_scale = only_if(params.kv_dtype != params.q_dtype, Need::kOptional);
     struct Row {
@@ -98,7 +105,7 @@ Status check_pointers(Launch const& launch, RunArgs const& args) {
     };
     // clang-format off
     Row const rows[] = {
-        {"q", args.q, kRowAlignment, Need::kRequired, ""},
+        {"q", args.q, kRowAlignment, only_if(!appends), "with input_kv, whose qkv has it"},
         {"out", args.out, kRowAlignment, Need::kRequired, ""},
         {"lse", args.lse, 4, only_if(params.lse != 0), "without lse in the shape"},
         {"k", args.k, kRowAlignment, cache, ""},
@@ -114,6 +121,8 @@ Status check_pointers(Launch const& launch, RunArgs const& args) {
         {"k_scale_ptr", args.k_scale_ptr, 4, kv_scale, "with 16-bit KV"},
         {"v_scale_ptr", args.v_scale_ptr, 4, kv_scale, "with 16-bit KV"},
         {"out_scale_rcp_ptr", args.out_scale_rcp_ptr, 4, only_if(params.out_dtype == XQAJIT_DTYPE_FP8_E4M3, Need::kOptional), "without fp8 output"},
+        {"qkv", args.qkv, kRowAlignment, only_if(appends), "without input_kv in the shape"},
+        {"cos_sin", args.cos_sin, kRowAlignment, only_if(params.rope_style != XQAJIT_ROPE_NONE, cache), "without rope_style in the shape"},
         {"workspace", args.workspace, kWorkspaceAlignment, Need::kOptional, ""},
         {"skipped_tiles", args.skipped_tiles, 8, only_if(params.skip_softmax != 0, Need::kOptional), "without skip_softmax in the shape"},
     };
@@ -133,15 +142,19 @@ Status stride_error(char const* name, std::int64_t stride, std::int64_t least, s
                     bytes, kRowAlignment / bytes, kRowAlignment, least, alternative));
 }
 
+Status check_unused(char const* name, std::int64_t stride, char const* why) {
+    if (stride == 0) return {};
+    return invalid_argument(fmt::format("{} is {}: accepted is 0 {}", name, stride, why));
+}
+
 Status span_error(char const* name, std::int64_t value, std::int64_t extent) {
     return invalid_argument(
         fmt::format("{} is {}: accepted are values with which {} rows span at most 2^61 bytes", name, value, extent));
 }
 
-// q and out.
-Status fill_row_strides(char const* row_name, char const* head_name, Launch const& launch, std::int64_t dim, std::int64_t bytes,
-                        std::int64_t& row, std::int64_t& head) {
-    std::int64_t const heads = launch.params.num_q_heads;
+// q, qkv and out.
+Status fill_row_strides(char const* row_name, char const* head_name, Launch const& launch, std::int64_t heads, std::int64_t dim,
+                        std::int64_t bytes, std::int64_t& row, std::int64_t& head) {
     auto const legal = [&](std::int64_t stride) { return stride >= dim && stride % (kRowAlignment / bytes) == 0; };
     if (head == 0) head = dim;
     if (!legal(head)) return stride_error(head_name, head, dim, bytes, "for packed");
@@ -200,10 +213,23 @@ Status fill_table_stride(char const* name, std::int64_t shortest, std::int64_t r
 Status fill_strides(Launch const& launch, RunArgs& args) {
     XQAParams const& params = launch.params;
     auto const capacity = static_cast<std::int64_t>(args.capacity);
-    XQAJIT_RETURN_IF_ERROR(fill_row_strides("q_stride_row", "q_stride_head", launch, params.head_dim, dtype_bytes(params.q_dtype),
-                                            args.q_stride_row, args.q_stride_head));
-    XQAJIT_RETURN_IF_ERROR(fill_row_strides("out_stride_row", "out_stride_head", launch, params.head_dim_v,
-                                            dtype_bytes(params.out_dtype), args.out_stride_row, args.out_stride_head));
+    std::int64_t const heads = params.num_q_heads, q_bytes = dtype_bytes(params.q_dtype), out_bytes = dtype_bytes(params.out_dtype);
+    if (params.input_kv != 0) {
+        constexpr char kWhy[] = "with input_kv, whose qkv has q";
+        XQAJIT_RETURN_IF_ERROR(check_unused("q_stride_row", args.q_stride_row, kWhy));
+        XQAJIT_RETURN_IF_ERROR(check_unused("q_stride_head", args.q_stride_head, kWhy));
+        std::int64_t const all_heads = heads + 2 * std::int64_t{params.num_kv_heads};
+        XQAJIT_RETURN_IF_ERROR(fill_row_strides("qkv_stride_row", "qkv_stride_head", launch, all_heads, params.head_dim, q_bytes,
+                                                args.qkv_stride_row, args.qkv_stride_head));
+    } else {
+        constexpr char kWhy[] = "without input_kv in the shape";
+        XQAJIT_RETURN_IF_ERROR(check_unused("qkv_stride_row", args.qkv_stride_row, kWhy));
+        XQAJIT_RETURN_IF_ERROR(check_unused("qkv_stride_head", args.qkv_stride_head, kWhy));
+        XQAJIT_RETURN_IF_ERROR(fill_row_strides("q_stride_row", "q_stride_head", launch, heads, params.head_dim, q_bytes,
+                                                args.q_stride_row, args.q_stride_head));
+    }
+    XQAJIT_RETURN_IF_ERROR(fill_row_strides("out_stride_row", "out_stride_head", launch, heads, params.head_dim_v, out_bytes,
+                                            args.out_stride_row, args.out_stride_head));
     XQAJIT_RETURN_IF_ERROR(fill_cache_strides(
         launch, capacity, params.head_dim,
         {"k_stride_page", "k_stride_token", "k_stride_head", args.k_stride_page, args.k_stride_token, args.k_stride_head}));

@@ -54,7 +54,8 @@ Status validate(XQAParams const& params);
 //  - The three strides of K, or of V: all 0 is packed NHD, [pages, page_size, num_kv_heads, head_dim] or [batch * beam, capacity,
 //    num_kv_heads, head_dim]. Otherwise each is required, but for one along which there is a single element (one KV head; one
 //    contiguous sequence). With mla V takes K's strides.
-//  - q and out: a head stride of 0 is the head's size, a row stride of 0 is num_q_heads head strides.
+//  - q, qkv and out: a head stride of 0 is the head's size, a row stride of 0 is as many head strides as a row has heads.
+//  - input_kv: qkv takes the place of q, which must be null; with a rope_style cos_sin has at least max_len positions.
 //  - The workspace is checked for its alignment only.
 Result<RunArgs> normalize_args(XQAParams const& params, RunArgs const& args);
 

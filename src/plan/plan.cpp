@@ -27,6 +27,8 @@ static_assert(same(device::Type::kFp16, XQAJIT_DTYPE_FP16) && same(device::Type:
               same(device::Type::kFp8E4m3, XQAJIT_DTYPE_FP8_E4M3) && same(device::Type::kInt8, XQAJIT_DTYPE_INT8));
 static_assert(same(device::SpecDec::kNone, XQAJIT_SPEC_DEC_NONE) && same(device::SpecDec::kLinear, XQAJIT_SPEC_DEC_LINEAR) &&
               same(device::SpecDec::kTree, XQAJIT_SPEC_DEC_TREE));
+static_assert(same(device::RopeStyle::kNone, XQAJIT_ROPE_NONE) && same(device::RopeStyle::kNeox, XQAJIT_ROPE_NEOX) &&
+              same(device::RopeStyle::kGptj, XQAJIT_ROPE_GPTJ));
 static_assert(same(device::Division::kStatic, XQAJIT_DIVISION_STATIC) &&
               same(device::Division::kBalanced, XQAJIT_DIVISION_BALANCED) &&
               same(device::Division::kInvariant, XQAJIT_DIVISION_INVARIANT));

@@ -51,6 +51,9 @@ std::string position_found(Params const& p, Arch const&) { return fmt::format("p
 std::string beam_found(Params const& p, Arch const&) { return number<&Params::beam_width>("beam_width", p); }
 std::string page_found(Params const& p, Arch const&) { return number<&Params::page_size>("page_size", p); }
 std::string input_kv_found(Params const& p, Arch const&) { return number<&Params::input_kv>("input_kv", p); }
+std::string append_found(Params const& p, Arch const&) {
+    return fmt::format("input_kv {}, spec_dec {}", p.input_kv, spec_dec_name(p.spec_dec));
+}
 std::string skip_softmax_found(Params const& p, Arch const&) { return number<&Params::skip_softmax>("skip_softmax", p); }
 std::string built_found(Params const&, Arch const&) {
     std::string text = "built:";
@@ -76,6 +79,7 @@ bool has_reference_page(Params const& p, Arch const&) { return is_one_of(p.page_
 bool is_exact16(Params const& p, Arch const&) { return p.numeric == XQAJIT_NUMERIC_EXACT16; }
 bool has_no_input_kv(Params const& p, Arch const&) { return p.input_kv == 0; }
 bool has_no_skip_softmax(Params const& p, Arch const&) { return p.skip_softmax == 0; }
+bool is_gmmas_alone(Params const& p) { return p.input_kv != 0 || p.skip_softmax != 0 || p.numeric == XQAJIT_NUMERIC_FP8; }
 // A draft's rows read the same KV, so it is not plain however many heads share it.
 bool reuses_kv(Params const& p, Arch const&) { return group_of(p) > 1 || p.beam_width > 1 || drafts(p); }
 
@@ -154,16 +158,17 @@ constexpr Rule kGmma[] = {
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", "numeric is exact16, or fp8 without a linear draft, whose acceptance rounding would lower",
      [](Params const& p, Arch const& a) { return is_exact16(p, a) || p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, numeric_found},
-    {"gmma.input_kv", kNoInputKv, has_no_input_kv, input_kv_found},
+    {"gmma.input_kv", "K and V are appended in plain decode that skips no tile: input_kv is 0, or spec_dec none and skip_softmax 0",
+     [](Params const& p, Arch const&) { return p.input_kv == 0 || (!drafts(p) && p.skip_softmax == 0); }, append_found},
     {"gmma.skip_softmax", "tiles are skipped for 16-bit arithmetic of at most 16 rows, or 8 where head_dim is above 128: skip_softmax is 0 elsewhere",
      [](Params const& p, Arch const&) {
          return p.skip_softmax == 0 || (p.numeric != XQAJIT_NUMERIC_FP8 &&
                                         std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : device::kMostNarrowRows));
      }, skip_softmax_found},
-    {"gmma.mha", "KV is reused: group size above 1, or a draft; plain MHA is left to mmha, unless skip_softmax is 1",
-     [](Params const& p, Arch const& a) { return reuses_kv(p, a) || p.skip_softmax != 0; }, group_found, RuleKind::kChoice},
-    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma, unless skip_softmax is 1",
-     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0 || p.skip_softmax != 0; },
+    {"gmma.mha", "KV is reused: group size above 1, or a draft; plain MHA is left to mmha, but for what gmma alone computes",
+     [](Params const& p, Arch const& a) { return reuses_kv(p, a) || is_gmmas_alone(p); }, group_found, RuleKind::kChoice},
+    {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma, but for what gmma alone computes",
+     [](Params const& p, Arch const&) { return row_bytes(p) == 64 || row_bytes(p) % 128 == 0 || is_gmmas_alone(p); },
      [](Params const& p, Arch const&) { return fmt::format("{} bytes", row_bytes(p)); }, RuleKind::kChoice},
 };
 

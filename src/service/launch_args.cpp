@@ -13,11 +13,12 @@ device::KvTensor kv_tensor(void const* base, std::int64_t element_bytes, std::in
 device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, LaunchPlan const& plan, std::int32_t division) {
     std::int64_t const kv_bytes = dtype_bytes(params.kv_dtype);
     device::KernelArgs out{};
-    out.q = args.q;
+    bool const appends = params.input_kv != 0;
+    out.q = appends ? args.qkv : args.q;
     out.out = args.out;
     out.lse = args.lse;
-    out.q_stride_row = args.q_stride_row;
-    out.q_stride_head = args.q_stride_head;
+    out.q_stride_row = appends ? args.qkv_stride_row : args.q_stride_row;
+    out.q_stride_head = appends ? args.qkv_stride_head : args.q_stride_head;
     out.out_stride_row = args.out_stride_row;
     out.out_stride_head = args.out_stride_head;
     out.k = kv_tensor(args.k, kv_bytes, args.k_stride_page, args.k_stride_token, args.k_stride_head, args.page_table);
@@ -60,6 +61,7 @@ device::KernelArgs launch_args(XQAParams const& params, RunArgs const& args, Lau
     out.cluster_size = plan.cluster_size;
     out.skipped_tiles = reinterpret_cast<device::u64*>(args.skipped_tiles);
     out.skip_threshold = params.skip_softmax_threshold;
+    out.cos_sin = args.cos_sin;
     out.by_num_kv_heads = device::divisor_of(params.num_kv_heads);
     out.by_nb_row_blocks = device::divisor_of(plan.nb_row_blocks);
     return out;

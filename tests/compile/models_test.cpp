@@ -45,6 +45,16 @@ void tree_of_64(XQAParams& params) {
     params.sliding_window = 0;
 }
 
+// Where gmma has it; the whole head is rotated.
+void fused_append(XQAParams& params) {
+    XQAParams edited = params;
+    edited.input_kv = 1;
+    edited.rope_style = XQAJIT_ROPE_NEOX;
+    edited.rotary_dim = edited.head_dim;
+    RuleKind const waived[] = {RuleKind::kChoice};
+    if (admit(Family::kGmma, edited, *arch_from_name("sm_90a"), waived).ok) params = edited;
+}
+
 std::vector<KernelSpec> model_kernels(std::string const& target, Family family, Edit edit) {
     std::ifstream file(MODELS);
     std::ostringstream text;
@@ -223,6 +233,11 @@ TEST_CASE("no model's gmma kernel with fp8 KV spills where it skips tiles", "[co
 }
 TEST_CASE("no model's gmma kernel with int8 KV spills where it skips tiles", "[compile][models]") {
     no_spills(Family::kGmma, XQAJIT_DTYPE_INT8, skipping);
+}
+
+TEST_CASE("no model's fused append spills gmma's registers on sm_90a", "[compile][models]") {
+    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
+        no_spills(Family::kGmma, kv_dtype, fused_append);
 }
 
 TEST_CASE("no model's hmma kernel of one half spills on the targets that share it", "[compile][models]") { no_spills_elsewhere(0); }

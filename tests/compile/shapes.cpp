@@ -38,7 +38,26 @@ char const* const kHopperShapes = R"({"version": 1, "shapes": [
 {"name": "skip fp8",        "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 64, "page_size": 64, "skip_softmax": true, "skip_softmax_threshold": 10.0, "sinks": true},
 {"name": "skip int8",       "q_dtype": "fp16", "kv_dtype": "int8", "num_q_heads": 8, "num_kv_heads": 4, "head_dim": 256, "page_size": 8, "skip_softmax": true, "skip_softmax_threshold": 10.0, "softcap": 30.0, "sliding_window": 4000},
 {"name": "skip, linear",    "q_dtype": "fp16", "num_q_heads": 4, "num_kv_heads": 1, "head_dim": 128, "page_size": 128, "skip_softmax": true, "skip_softmax_threshold": 10.0, "spec_dec": "linear", "q_len": 4, "sliding_window": 4000, "lse": true},
-{"name": "skip, tree",      "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "out_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 2, "head_dim": 80, "page_size": 0, "skip_softmax": true, "skip_softmax_threshold": 10.0, "spec_dec": "tree", "q_len": 8}
+{"name": "skip, tree",      "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "out_dtype": "fp8_e4m3", "num_q_heads": 4, "num_kv_heads": 2, "head_dim": 80, "page_size": 0, "skip_softmax": true, "skip_softmax_threshold": 10.0, "spec_dec": "tree", "q_len": 8},
+{"name": "fp8 math",        "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "numeric": "fp8", "num_q_heads": 8,  "num_kv_heads": 1, "head_dim": 128, "page_size": 32, "lse": true},
+{"name": "fp8 math, 16",    "q_dtype": "fp16", "kv_dtype": "fp8_e4m3", "numeric": "fp8", "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 256, "page_size": 64, "sinks": true, "softcap": 30.0},
+{"name": "fp8 math, 32",    "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "numeric": "fp8", "num_q_heads": 24, "num_kv_heads": 1, "head_dim": 64,  "page_size": 16, "sliding_window": 4000},
+{"name": "fp8 math, tree",  "q_dtype": "bf16", "kv_dtype": "fp8_e4m3", "numeric": "fp8", "out_dtype": "fp8_e4m3", "num_q_heads": 8, "num_kv_heads": 1, "head_dim": 80, "page_size": 0, "spec_dec": "tree", "q_len": 8}
+]})";
+
+char const* const kAppendShapes = R"({"version": 1, "defaults": {"input_kv": true, "q_dtype": "bf16", "num_kv_heads": 2}, "shapes": [
+{"name": "no rotation",        "num_q_heads": 8,  "head_dim": 128, "page_size": 32, "lse": true},
+{"name": "no rotation, int8",  "num_q_heads": 2,  "head_dim": 64,  "page_size": 8,   "kv_dtype": "int8"},
+{"name": "neox",               "num_q_heads": 16, "head_dim": 128, "page_size": 64,  "rope_style": "neox"},
+{"name": "neox, fp16",         "num_q_heads": 32, "head_dim": 128, "page_size": 16,  "rope_style": "neox", "q_dtype": "fp16", "sinks": true},
+{"name": "neox, part, fp8",    "num_q_heads": 8,  "head_dim": 256, "page_size": 0,   "rope_style": "neox", "rotary_dim": 64, "kv_dtype": "fp8_e4m3", "out_dtype": "fp8_e4m3"},
+{"name": "neox, int8",         "num_q_heads": 18, "head_dim": 80,  "page_size": 128, "rope_style": "neox", "rotary_dim": 48, "kv_dtype": "int8", "softcap": 30.0},
+{"name": "neox, a wide tile",  "num_q_heads": 64, "head_dim": 128, "page_size": 32,  "rope_style": "neox"},
+{"name": "gptj, two row blocks, fp8", "num_q_heads": 256, "head_dim": 64, "page_size": 16, "rope_style": "gptj", "kv_dtype": "fp8_e4m3"},
+{"name": "gptj",               "num_q_heads": 6,  "head_dim": 192, "page_size": 32,  "rope_style": "gptj", "sliding_window": 100},
+{"name": "gptj, fp16",         "num_q_heads": 4,  "head_dim": 16,  "page_size": 8,   "rope_style": "gptj", "q_dtype": "fp16"},
+{"name": "gptj, part, fp8",    "num_q_heads": 16, "head_dim": 64,  "page_size": 64,  "rope_style": "gptj", "rotary_dim": 32, "q_dtype": "fp16", "kv_dtype": "fp8_e4m3"},
+{"name": "gptj, int8",         "num_q_heads": 8,  "head_dim": 256, "page_size": 16,  "rope_style": "gptj", "kv_dtype": "int8"}
 ]})";
 // clang-format on
 

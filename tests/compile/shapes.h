@@ -14,6 +14,8 @@ namespace xqajit::test {
 extern char const* const kCoverShapes;
 // The same of what sm_90a's kernels alone compute.
 extern char const* const kHopperShapes;
+// Likewise of the fused append, which gmma alone has, on sm_90a.
+extern char const* const kAppendShapes;
 
 NvrtcIdentity nvrtc_identity();                    // skips the test if there is none
 std::shared_ptr<NvrtcLibrary const> real_nvrtc();  // likewise

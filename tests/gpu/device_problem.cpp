@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "gpu/draw.h"
+#include "reference/append.h"
 #include "reference/codec.h"
 
 namespace xqajit::testing {
@@ -136,6 +137,11 @@ Result<DeviceProblem> DeviceProblem::upload(Gpu const& gpu, ReferenceCase const&
     a.q = put("q", c.q);
     a.q_stride_row = c.q_stride_row;
     a.q_stride_head = c.q_stride_head;
+    a.qkv = put("qkv", c.qkv);
+    a.qkv_stride_row = c.qkv_stride_row;
+    a.qkv_stride_head = c.qkv_stride_head;
+    a.cos_sin = put("cos_sin", c.cos_sin);
+    a.max_pos = static_cast<std::uint64_t>(c.max_pos);
     a.out_stride_row = c.out_stride_row;
     a.out_stride_head = c.out_stride_head;
     std::uint8_t* const k_pool = put_pool("k", c.k);
@@ -254,6 +260,18 @@ Result<Outputs> DeviceProblem::download() const {
     return outputs;
 }
 
+Result<ReferenceCase> DeviceProblem::as_stored(ReferenceCase const& c) const {
+    ReferenceCase plain = appended(c);
+    auto const read = [&](char const* name, KvView& view) -> Status {
+        return find(name)->download(std::as_writable_bytes(std::span(*view.pool)));
+    };
+    XQAJIT_RETURN_IF_ERROR(read("k", plain.k));
+    if (plain.v.pool != plain.k.pool) XQAJIT_RETURN_IF_ERROR(read("v", plain.v));
+    std::string const text = pools_difference(c, *plain.k.pool, *plain.v.pool);
+    if (!text.empty()) return Status(XQAJIT_INTERNAL, text);
+    return plain;
+}
+
 Status DeviceProblem::check_memory(Outputs const& outputs) const {
     for (Named const& named : buffers_) XQAJIT_RETURN_IF_ERROR(named.buffer.check_zones(named.name));
     XQAJIT_RETURN_IF_ERROR(workspace_->check_zones("workspace"));
@@ -302,10 +320,11 @@ std::vector<Block> choose_blocks(ReferenceCase const& c, double budget) {
     return chosen;
 }
 
-Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks, unsigned threads) {
+Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks, unsigned threads,
+                                  std::optional<Bounds> const& bounds) {
     std::vector<Block> chosen(blocks.begin(), blocks.end());
     if (chosen.empty()) chosen = choose_blocks(c);
-    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen, threads), bounds_for(c.params));
+    return compare_outputs(c, outputs.out, outputs.lse, compute_reference(c, chosen, threads), bounds.value_or(bounds_of(c)));
 }
 
 std::string difference(ReferenceCase const& c, Outputs const& a, Outputs const& b) {
@@ -341,7 +360,12 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
     if (!outputs.ok()) return failed("download", outputs.status());
     verdict.outputs = std::move(*outputs);
     if (Status const status = problem->check_memory(verdict.outputs); !status.ok()) return failed("memory", status);
-    verdict.comparison = compare_with_reference(c, verdict.outputs, blocks, options.reference_threads);
+    Result<ReferenceCase> const attended = c.params.input_kv ? problem->as_stored(c) : Result<ReferenceCase>(c);
+    if (!attended.ok()) return failed("append", attended.status());
+    auto const compared = [&](Outputs const& of_run) {
+        return compare_with_reference(*attended, of_run, blocks, options.reference_threads, bounds_of(c));
+    };
+    verdict.comparison = compared(verdict.outputs);
     if (!verdict.comparison.ok) {
         verdict.text = verdict.comparison.text;
         return verdict;
@@ -349,9 +373,13 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
     if (Status const status = problem->run(gpu); !status.ok()) return failed("second run", status);
     Result<Outputs> again = problem->download();
     if (!again.ok()) return failed("second download", again.status());
+    if (c.params.input_kv) {
+        Result<ReferenceCase> const stored_again = problem->as_stored(c);
+        if (!stored_again.ok()) return failed("second append", stored_again.status());
+    }
     verdict.repeated = true;
     if (!(*again == verdict.outputs)) {
-        Comparison const second = compare_with_reference(c, *again, blocks, options.reference_threads);
+        Comparison const second = compared(*again);
         verdict.text = fmt::format("the second run gave other bits, {}; it is {}: {}", difference(c, verdict.outputs, *again),
                                    second.ok ? "right" : "wrong", second.text);
         return verdict;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "gpu/gpu.h"
 #include "reference/compare.h"
@@ -56,6 +57,9 @@ public:
     // Launches alone: what a capture records.
     Status launch(Gpu const& gpu) const;
     Result<Outputs> download() const;
+    // The plain launch that an input_kv launch of `c` was: append.h's, of the K and V that the device has now. INTERNAL, with the first
+    // difference, where those are not what it may have left.
+    Result<ReferenceCase> as_stored(ReferenceCase const& c) const;
     // Red zones of every buffer, and that exactly the bytes of the output were written, with numbers.
     Status check_memory(Outputs const& outputs) const;
 
@@ -99,9 +103,9 @@ Verdict run_and_check(Gpu const& gpu, ReferenceCase const& c, LaunchOptions cons
                       std::span<Block const> blocks = {});
 // Where the bits of two outputs differ, in words.
 std::string difference(ReferenceCase const& c, Outputs const& a, Outputs const& b);
-// The comparison alone. threads: 0 takes one a core.
+// The comparison alone. threads: 0 takes one a core. bounds: those of `c` if none.
 Comparison compare_with_reference(ReferenceCase const& c, Outputs const& outputs, std::span<Block const> blocks = {},
-                                  unsigned threads = 0);
+                                  unsigned threads = 0, std::optional<Bounds> const& bounds = std::nullopt);
 // Blocks within a budget of multiply-adds (of one block's average cost), in order.
 std::vector<Block> choose_blocks(ReferenceCase const& c, double budget = 2e9);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "gpu/shape_text.h"
@@ -97,15 +98,17 @@ std::vector<std::int32_t> make_table(ReferenceCase const& c, ProblemSpec const& 
     return table;
 }
 
-// Visits every (request, beam, token) that some row sees.
+// Visits every (request, beam, token) that some row sees and that is in the cache before the launch.
 template <class F> void for_each_seen(ReferenceCase const& c, F const& f) {
     std::vector<char> seen;
     for (std::uint32_t b = 0; b < c.batch; ++b) {
         seen.assign(static_cast<std::size_t>(c.seq_lens[b]), 0);
         for (std::int64_t i = 0; i < c.rows_of(b); ++i)
             for (std::int64_t const t : visible_tokens(c, b, i)) seen[static_cast<std::size_t>(t)] = 1;
+        // The launch stores the newest token itself: what was in its slot must not be read.
+        std::int64_t const given = c.seq_lens[b] - (c.params.input_kv ? 1 : 0);
         for (std::uint32_t w = 0; w < c.params.beam_width; ++w)
-            for (std::int64_t t = 0; t < c.seq_lens[b]; ++t)
+            for (std::int64_t t = 0; t < given; ++t)
                 if (seen[static_cast<std::size_t>(t)]) f(b, w, t);
     }
 }
@@ -212,6 +215,36 @@ void apply_draw(ReferenceCase& c, ProblemSpec const& spec, Random& random) {
     }
 }
 
+// input_kv: q moves to qkv, beside new K and V.
+void move_to_qkv(ReferenceCase& c, ProblemSpec const& spec, Random& random) {
+    xqajit_params const& p = c.params;
+    std::uint32_t const bytes = bytes_of(p.q_dtype), heads = p.num_q_heads + 2 * p.num_kv_heads;
+    c.qkv_stride_head = p.head_dim + spec.row_padding;
+    c.qkv_stride_row = heads * c.qkv_stride_head + spec.row_padding;
+    c.qkv.assign(static_cast<std::size_t>(c.batch * c.qkv_stride_row) * bytes, 0xFF);
+    GaussianFill const fill(p.q_dtype, 1);
+    for (std::uint32_t b = 0; b < c.batch; ++b)
+        for (std::uint32_t h = 0; h < heads; ++h) {
+            std::int64_t const to = b * c.qkv_stride_row + h * c.qkv_stride_head;
+            if (h < p.num_q_heads)
+                std::memcpy(c.qkv.data() + to * bytes, c.q.data() + (b * c.q_stride_row + h * c.q_stride_head) * bytes,
+                            std::size_t{p.head_dim} * bytes);
+            else
+                fill.fill(random, c.qkv.data(), to, p.head_dim);
+        }
+    c.q.clear();
+    c.q_stride_row = c.q_stride_head = 0;
+    if (p.rope_style == XQAJIT_ROPE_NONE) return;
+    c.max_pos = c.capacity;
+    c.cos_sin.reserve(static_cast<std::size_t>(c.max_pos) * p.rotary_dim);
+    for (std::int64_t position = 0; position < c.max_pos; ++position)
+        for (std::uint32_t i = 0; i < p.rotary_dim / 2; ++i) {
+            double const angle = static_cast<double>(position) * std::pow(10000.0, -2.0 * i / p.rotary_dim);
+            c.cos_sin.push_back(static_cast<float>(std::cos(angle)));
+            c.cos_sin.push_back(static_cast<float>(std::sin(angle)));
+        }
+}
+
 double q_sigma(ProblemSpec const& spec) {
     if (spec.draw == Draw::kLarge) return spec.params.q_dtype == XQAJIT_DTYPE_FP16 ? 40 : 150;
     if (spec.draw == Draw::kEqualLarge) return 2000;
@@ -290,6 +323,7 @@ ReferenceCase build_case(ProblemSpec const& given) {
     make_pools(c, spec, pages, page_tokens);
     fill_kv(c, spec, random);
     apply_draw(c, spec, random);
+    if (p.input_kv) move_to_qkv(c, spec, random);
     return c;
 }
 

@@ -48,7 +48,8 @@ struct ProblemSpec {
     std::uint64_t seed = 1;
 };
 
-// Slots that no row sees, spare pages and padding are NaN (127 for int8); past a row's used entries the page table is garbage.
+// Slots that no row sees, spare pages and padding are NaN (127 for int8); past a row's used entries the page table is garbage. With input_kv
+// so is the slot of each request's newest token, whose K and V are in qkv: requests must not share pages (max_pool_pages).
 ReferenceCase build_case(ProblemSpec const& spec);
 // One line that names everything.
 std::string to_string(ProblemSpec const& spec);
@@ -59,6 +60,7 @@ struct RandomLaunch {
     char const* family = "";    // to force, where it serves the shape; "": the library's choice
     std::uint64_t max_len = 0;  // 0: unset
     bool device_scales = false;
+    void drop_append() { spec.params.input_kv = spec.params.rope_style = 0, spec.params.rotary_dim = 0; }
 };
 // shape_seed draws what a kernel is compiled for, launch_seed the rest.
 RandomLaunch random_launch(std::uint64_t shape_seed, std::uint64_t launch_seed);

@@ -50,6 +50,16 @@ void draw_shape(Random& random, xqajit_params& p) {
     if (p.spec_dec != XQAJIT_SPEC_DEC_TREE && random.chance(0.35)) p.sliding_window = 1;  // the value is the launch's
 }
 
+// Plain decode alone appends, and the last draws of a shape say whether it does.
+void draw_append(Random& random, xqajit_params& p) {
+    constexpr std::int32_t kStyles[] = {XQAJIT_ROPE_NONE, XQAJIT_ROPE_NEOX, XQAJIT_ROPE_NEOX, XQAJIT_ROPE_GPTJ};
+    if (p.spec_dec != XQAJIT_SPEC_DEC_NONE || p.beam_width > 1 || p.mla || !random.chance(0.4)) return;
+    p.input_kv = 1;
+    p.rope_style = random.pick(kStyles);
+    if (p.rope_style == XQAJIT_ROPE_NONE) return;
+    p.rotary_dim = random.chance(0.5) ? p.head_dim : static_cast<std::uint32_t>(16 * random.between(1, p.head_dim / 16));
+}
+
 std::int32_t draw_len(Random& random, xqajit_params const& p, std::int64_t longest) {
     std::int64_t const page = std::max(p.page_size, 8U);
     switch (random.between(0, 6)) {
@@ -81,6 +91,7 @@ RandomLaunch random_launch(std::uint64_t shape_seed, std::uint64_t launch_seed) 
     Random shape_random(shape_seed);
     draw_shape(shape_random, p);
     launch.family = shape_random.pick(kFamilies);
+    draw_append(shape_random, p);
 
     Random random(launch_seed ^ 0x5851F42D4C957F2D);
     spec.seed = launch_seed;
@@ -117,6 +128,8 @@ RandomLaunch random_launch(std::uint64_t shape_seed, std::uint64_t launch_seed) 
     }
     if (p.out_dtype == XQAJIT_DTYPE_FP8_E4M3) spec.out_scale_rcp = random.pick(kScales) * 4;
     spec.draw = random.chance(0.5) ? Draw::kGaussian : static_cast<Draw>(random.between(0, 7));
+    // Large scores would turn one rounding of a rotated q into more than the bounds.
+    if (p.rope_style && (spec.draw == Draw::kLarge || spec.draw == Draw::kEqualLarge)) spec.draw = Draw::kGaussian;
     launch.device_scales = random.chance(0.4);
     // The tightest bound, or what the pages hold.
     if (random.chance(0.5)) launch.max_len = static_cast<std::uint64_t>(*std::max_element(spec.lens.begin(), spec.lens.end()));

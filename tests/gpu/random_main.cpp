@@ -109,10 +109,13 @@ Result<std::size_t> draw(Groups& groups, KernelBook& book, Range const& range) {
         RandomLaunch launch = random_launch(seed / range.per_kernel, seed);
         if (!range.family.empty()) launch.family = range.family.c_str();
         xqajit_params const& params = launch.spec.params;
-        auto const group = std::find_if(groups.begin(), groups.end(), [&](Group const& candidate) {
-            if (candidate.family.empty()) return true;
+        auto const serves = [&](Group const& candidate) {
             return launch.family == candidate.family && xqajit_supports(candidate.gpu->service(), &params, nullptr) == XQAJIT_OK;
-        });
+        };
+        // What no family appends for is launched without that.
+        if (params.input_kv && std::ranges::none_of(groups, serves)) launch.drop_append();
+        auto const group =
+            std::ranges::find_if(groups, [&](Group const& candidate) { return candidate.family.empty() || serves(candidate); });
         if (!range.family.empty() && group->family != range.family) continue;
         Result<KernelFacts> kernel = book.find(*group->gpu, params);
         if (!kernel.ok()) return kernel.status();
@@ -166,12 +169,14 @@ Verdict check(Group const& group, Drawn const& drawn) {
 void tally(Report& report, Drawn const& drawn, Verdict const& verdict) {
     constexpr char const* kSpecDecs[] = {"none", "linear", "tree"};
     constexpr char const* kDivisions[] = {"default", "static", "balanced", "invariant"};
+    constexpr char const* kRopeStyles[] = {"without rotation", "neox", "gptj"};
     xqajit_params const params = with_defaults(drawn.launch.spec.params);
     report.tally("family", drawn.kernel.family);
     report.tally("kv_dtype", name_of(params.kv_dtype));
     report.tally("m_tile", std::to_string(drawn.kernel.m_tile));
     report.tally("spec_dec", kSpecDecs[params.spec_dec]);
     report.tally("division", kDivisions[params.division]);
+    report.tally("input_kv", params.input_kv ? kRopeStyles[params.rope_style] : "off");
     report.tally("repeats", verdict.repeated ? "compared bit for bit" : "not made");
 }
 

@@ -31,6 +31,9 @@ std::string shape_json(xqajit_params const& p) {
     flag("mla", p.mla);
     flag("sinks", p.sinks);
     flag("lse", p.lse);
+    flag("input_kv", p.input_kv);
+    if (p.rope_style != XQAJIT_ROPE_NONE) shape["rope_style"] = p.rope_style == XQAJIT_ROPE_NEOX ? "neox" : "gptj";
+    number("rotary_dim", p.rotary_dim);
     number("sliding_window", p.sliding_window);
     number("softcap", p.softcap);
     number("qk_scale", p.qk_scale);

@@ -158,13 +158,16 @@ Bounds bounds_for(std::int32_t q_dtype) {
     return {rel_l2, 2 * rel_l2, 1e-3, 1e-5, 0x1p-21};
 }
 
-Bounds bounds_for(xqajit_params const& params) {
+Bounds bounds_of(ReferenceCase const& c) {
+    xqajit_params const& params = c.params;
     Bounds bounds = bounds_for(params.q_dtype);
-    if (params.skip_softmax == 0) return bounds;
-    double const threshold = params.skip_softmax_threshold, left_out = threshold / (1 + threshold);
-    bounds.rel_l2 += 2 * left_out;
-    bounds.max_ratio += 4 * left_out;
-    bounds.lse_abs += std::log1p(threshold);
+    if (params.rope_style != XQAJIT_ROPE_NONE) bounds.lse_magnitude = params.q_dtype == XQAJIT_DTYPE_FP16 ? 0x1p-11 : 0x1p-8;
+    if (params.skip_softmax != 0) {
+        double const threshold = params.skip_softmax_threshold, left_out = threshold / (1 + threshold);
+        bounds.rel_l2 += 2 * left_out;
+        bounds.max_ratio += 4 * left_out;
+        bounds.lse_abs += std::log1p(threshold);
+    }
     return bounds;
 }
 

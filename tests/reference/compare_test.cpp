@@ -107,15 +107,15 @@ TEST_CASE("a wrong lse is an error, NaN and a finite one for an empty row includ
 }
 
 TEST_CASE("skip-softmax may leave out what its threshold allows, and without it nothing", "[reference]") {
-    xqajit_params params = Fixture().c.params;
-    Bounds const exact = bounds_for(params.q_dtype);
-    CHECK(bounds_for(params).rel_l2 == exact.rel_l2);
-    params.skip_softmax = 1;
-    CHECK(bounds_for(params).rel_l2 == exact.rel_l2);
-    params.skip_softmax_threshold = 0.25F;
-    CHECK(bounds_for(params).rel_l2 == Approx(exact.rel_l2 + 0.4));
-    CHECK(bounds_for(params).max_ratio == Approx(exact.max_ratio + 0.8));
-    CHECK(bounds_for(params).lse_abs == Approx(exact.lse_abs + std::log(1.25)));
+    ReferenceCase c = Fixture().c;
+    Bounds const exact = bounds_for(c.params.q_dtype);
+    CHECK(bounds_of(c).rel_l2 == exact.rel_l2);
+    c.params.skip_softmax = 1;
+    CHECK(bounds_of(c).rel_l2 == exact.rel_l2);
+    c.params.skip_softmax_threshold = 0.25F;
+    CHECK(bounds_of(c).rel_l2 == Approx(exact.rel_l2 + 0.4));
+    CHECK(bounds_of(c).max_ratio == Approx(exact.max_ratio + 0.8));
+    CHECK(bounds_of(c).lse_abs == Approx(exact.lse_abs + std::log(1.25)));
 }
 
 TEST_CASE("an fp8 output may be one step off what a 16-bit output may be, and no more", "[reference]") {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "reference/append.h"
 #include "reference/codec.h"
 
 namespace xqajit::testing {
@@ -222,6 +223,7 @@ xqajit_params with_defaults(xqajit_params params) {
     if (params.head_dim_v == 0) params.head_dim_v = params.mla ? 512 : params.head_dim;
     if (params.beam_width == 0) params.beam_width = 1;
     if (params.q_len == 0) params.q_len = 1;
+    if (params.rotary_dim == 0 && params.rope_style != XQAJIT_ROPE_NONE) params.rotary_dim = params.head_dim;
     if (params.qk_scale == 0) params.qk_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(params.head_dim)));
     return params;
 }
@@ -278,6 +280,7 @@ std::vector<Block> all_blocks(ReferenceCase const& c) {
 }
 
 std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Block const> blocks, unsigned threads) {
+    if (c.params.input_kv) return compute_reference(appended(c), blocks, threads);
     std::vector<BlockResult> results(blocks.size());
     std::vector<Task> tasks;
     for (std::size_t n = 0; n < blocks.size(); ++n) {

@@ -51,6 +51,11 @@ struct ReferenceCase {
     float k_scale = 1;
     float v_scale = 1;
     float out_scale_rcp = 1;
+    Bytes qkv;  // [batch, num_q_heads + 2 num_kv_heads, head_dim]; input_kv only, where q is empty
+    std::int64_t qkv_stride_row = 0;
+    std::int64_t qkv_stride_head = 0;
+    std::vector<float> cos_sin;  // [max_pos, rotary_dim / 2, 2]; rope_style only
+    std::int64_t max_pos = 0;
 
     std::uint32_t group() const { return params.num_q_heads / params.num_kv_heads; }
     std::int64_t first_row(std::uint32_t request) const;  // request == batch: all rows
@@ -85,7 +90,7 @@ struct BlockResult {
 };
 
 std::vector<Block> all_blocks(ReferenceCase const& c);
-// threads: 0 takes one a core.
+// With input_kv, of the plain launch that append.h makes of it. threads: 0 takes one a core.
 std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Block const> blocks, unsigned threads = 0);
 
 }  // namespace xqajit::testing

@@ -47,7 +47,8 @@ testing::ProblemSpec spec_of(xqajit_params const& params, std::vector<std::int32
         spec.k_scale = params.kv_dtype == XQAJIT_DTYPE_INT8 ? 0.03f : 0.5f;
         spec.v_scale = params.kv_dtype == XQAJIT_DTYPE_INT8 ? 0.02f : 0.25f;
     }
-    if (params.page_size != 0)
+    // Requests that store new tokens have pages of their own in the drawn pool too.
+    if (params.page_size != 0 && params.input_kv == 0)
         spec.max_pool_pages = std::max<std::uint64_t>(64, 2 * kDrawnBytes / (token_bytes(params) * params.page_size));
     return spec;
 }

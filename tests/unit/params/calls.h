@@ -74,6 +74,19 @@ inline Call tree() {
     return call;
 }
 
+// input_kv, with RoPE of half a head.
+inline Call fused() {
+    Call call = paged();
+    call.params.input_kv = 1;
+    call.params.rope_style = XQAJIT_ROPE_NEOX;
+    call.params.rotary_dim = 64;
+    call.args.q = nullptr;
+    call.args.qkv = at<void>(0x1000);
+    call.args.cos_sin = at<float>(0xa000);
+    call.args.max_pos = 3200;
+    return call;
+}
+
 inline Call with(Call call, std::function<void(Call&)> const& change) {
     change(call);
     return call;

@@ -57,8 +57,13 @@ std::map<std::string, Spoil> const kExamples = {
     {"gmma.beam", [](Subject& s) { s.params.beam_width = 4; }},
     {"gmma.rows", [](Subject& s) { s.params.num_q_heads = 17 * 8, s.params.head_dim = s.params.head_dim_v = 32; }},
     {"gmma.page", [](Subject& s) { s.params.page_size = 512; }},
-    {"gmma.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3; }},
-    {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1; }},
+    {"gmma.numeric",
+     [](Subject& s) {
+         s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3,
+         s.params.spec_dec = XQAJIT_SPEC_DEC_LINEAR;
+     }},
+    {"gmma.input_kv", [](Subject& s) { s.params.input_kv = 1, s.params.spec_dec = XQAJIT_SPEC_DEC_LINEAR; }},
+    {"gmma.skip_softmax", [](Subject& s) { s.params.skip_softmax = 1, s.params.num_q_heads = 17 * 8; }},
     {"gmma.mha", [](Subject& s) { s.params.num_q_heads = s.params.num_kv_heads; }},
     {"gmma.lines", [](Subject& s) { s.params.head_dim = s.params.head_dim_v = 80; }},
 
@@ -282,12 +287,24 @@ TEST_CASE("gmma admits groups and drafts on sm_90a, and few query rows of a smal
         {"plain MHA", [](XQAParams& p) { p.num_q_heads = 8; }, "gmma.mha"},
         {"MLA", [](XQAParams& p) { p = test::mla_shape(); }, "gmma.head_dim"},
         {"page 256", [](XQAParams& p) { p.page_size = 256; }, "gmma.page"},
-        {"fp8 arithmetic", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8; },
+        {"fp8 arithmetic", [](XQAParams& p) { p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8; }, nullptr},
+        {"fp8 arithmetic of a linear draft",
+         [](XQAParams& p) {
+             p.kv_dtype = XQAJIT_DTYPE_FP8_E4M3, p.numeric = XQAJIT_NUMERIC_FP8, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 2;
+         },
          "gmma.numeric"},
-        {"fused append", [](XQAParams& p) { p.input_kv = 1; }, "gmma.input_kv"},
         {"skipped tiles", [](XQAParams& p) { p.skip_softmax = 1; }, nullptr},
         {"skipped tiles of plain MHA", [](XQAParams& p) { p.skip_softmax = 1, p.num_q_heads = 8; }, nullptr},
         {"skipped tiles of a line and a half", [](XQAParams& p) { p.skip_softmax = 1, p.head_dim = p.head_dim_v = 96; }, nullptr},
+        {"fused append", [](XQAParams& p) { p.input_kv = 1, p.rope_style = XQAJIT_ROPE_NEOX, p.rotary_dim = 64; }, nullptr},
+        {"fused append, plain MHA", [](XQAParams& p) { p.input_kv = 1, p.num_q_heads = 8; }, nullptr},
+        {"fused append, part lines", [](XQAParams& p) { p.input_kv = 1, p.head_dim = p.head_dim_v = 80; }, nullptr},
+        {"fused append of a draft", [](XQAParams& p) { p.input_kv = 1, p.spec_dec = XQAJIT_SPEC_DEC_LINEAR, p.q_len = 2; },
+         "gmma.input_kv"},
+        {"fused append of beams", [](XQAParams& p) { p.input_kv = 1, p.beam_width = 2; }, "gmma.beam"},
+        {"fused append that skips tiles", [](XQAParams& p) { p.input_kv = 1, p.skip_softmax = 1; }, "gmma.input_kv"},
+        {"skipped tiles of many rows", [](XQAParams& p) { p.skip_softmax = 1, p.num_q_heads = 17, p.num_kv_heads = 1; },
+         "gmma.skip_softmax"},
     };
     for (char const* const name : test::kArchNames)
         check_rows(Family::kGmma, kRows, name, std::string(name) == "sm_90a" ? nullptr : "gmma.arch");

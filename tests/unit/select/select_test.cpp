@@ -177,6 +177,21 @@ TEST_CASE("a forced family that does not serve the shape is an error, never a fa
     }
 }
 
+TEST_CASE("a fused append is gmma's, also of heads that it leaves to others", "[select]") {
+    for (std::uint32_t const q_heads : {8u, 64u, 1024u})
+        for (std::uint32_t const head_dim : {80u, 128u}) {
+            XQAParams append = test::gqa_shape();
+            append.input_kv = 1;
+            append.num_q_heads = q_heads;
+            append.head_dim = append.head_dim_v = head_dim;
+            Result<Selection> const selection = select(append, test::arch("sm_90a"), {});
+            REQUIRE(selection.ok());
+            CHECK(selection->spec.family == Family::kGmma);
+            CHECK(selection->spec.input_kv);
+            CHECK(contains(select(append, test::arch("sm_80"), {}).status().message(), "no kernel family admits"));
+        }
+}
+
 TEST_CASE("forcing a family skips the rules that are choices, and no other", "[select]") {
     constexpr RuleKind kForcedAndBuilt[] = {RuleKind::kBuilt, RuleKind::kChoice};
     XQAParams mha = test::gqa_shape();

@@ -108,6 +108,26 @@ TEST_CASE("the threshold of skipped tiles is a run-time value, and their counter
     CHECK(service->stats().compiles == 1);
 }
 
+TEST_CASE("with input_kv the kernel gets qkv as q, and the angles", "[service]") {
+    Running on;
+    on.world.set("XQAJIT_FORCE_KERNEL", "gmma");
+    on.world.cuda().set_args_sizes({sizeof(device::KernelArgs), sizeof(device::TensorMap), sizeof(device::TensorMap)});
+    XQAParams params = plain_params();
+    params.input_kv = 1;
+    params.rope_style = XQAJIT_ROPE_NEOX;
+    Launch launch(params, 2, 2);
+    launch.args.cos_sin = launch.memory.as<float>(4096);
+    launch.args.qkv_stride_row = 8192;
+    auto const service = on.world.service();
+    launch.add_workspace(*service);
+    require_ok(service->run(params, launch.args, nullptr));
+    device::KernelArgs const got = last_args(on.world);
+    CHECK(got.q == launch.args.qkv);
+    CHECK(got.q_stride_row == 8192);
+    CHECK(got.q_stride_head == 128);
+    CHECK(got.cos_sin == launch.args.cos_sin);
+}
+
 TEST_CASE("a soft cap is a run-time value: another one is the same kernel, and reaches it", "[service][W42]") {
     Running on;
     auto const service = on.world.service();

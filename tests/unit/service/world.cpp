@@ -154,7 +154,7 @@ Launch::Launch(XQAParams const& shape, std::uint32_t batch, std::uint32_t max_pa
       workspace(must(driver::DeviceBuffer::allocate(0))) {
     args.batch = batch;
     args.q_len = params.q_len;
-    args.q = memory.as();
+    (params.input_kv != 0 ? args.qkv : args.q) = memory.as();
     args.out = memory.as();
     args.k = memory.as();
     if (params.mla == 0) args.v = memory.as(4096);
@@ -168,6 +168,10 @@ Launch::Launch(XQAParams const& shape, std::uint32_t batch, std::uint32_t max_pa
     if (params.lse != 0) args.lse = memory.as<float>();
     if (params.sinks != 0) args.sinks = memory.as<float>();
     if (params.spec_dec == XQAJIT_SPEC_DEC_TREE) args.packed_mask = memory.as<std::uint32_t>();
+    if (params.rope_style != XQAJIT_ROPE_NONE) {
+        args.cos_sin = memory.as<float>();
+        args.max_pos = std::max(args.capacity, std::uint64_t{args.max_pages} * params.page_size);
+    }
     if (params.beam_width > 1) {
         args.capacity = std::uint64_t{max_pages} * 64;
         args.cache_indirection = memory.as<std::int32_t>();
