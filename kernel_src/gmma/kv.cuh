@@ -12,20 +12,23 @@ inline u32 vector_offset(u32 token, u32 vector) {
     return token * Config::kSegment + (vector ^ (Config::kSegment == 128 ? token % 8 : token / 2 % 4)) * 16;
 }
 
-// `row`: this warp's first of the item. Eight lanes at a time read two neighbouring tokens, from even or from odd vectors of 128 bytes, or
-// all of 64: no two in a bank.
+// Chunk c of the eight tokens from `row` on, of the item. Eight lanes at a time read two neighbouring tokens, from even or from odd vectors of
+// 128 bytes, or all of 64: no two in a bank.
+inline Vec16 load_key(u32 item, u32 row, u32 c, Lane lane) {
+    u32 const vector = lane.quarter * Config::kChunksSegment + c % Config::kChunksSegment;
+    u32 const segment = item + c / Config::kChunksSegment * (Config::kTile * Config::kSegment);
+    return load_shared(segment + row * Config::kSegment + vector_offset(lane.eighth, vector));
+}
+
+// `row`: this warp's first of the item.
 inline void load_keys(u32 item, u32 row, Lane lane, KeyFragments& keys) {
 #pragma unroll
     for (u32 tile = 0; tile < Config::kTokenTiles; ++tile) {
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
 #pragma unroll
-            for (u32 c = 0; c < Config::kChunksK; ++c) {
-                u32 const vector = lane.quarter * Config::kChunksSegment + c % Config::kChunksSegment;
-                u32 const segment = item + c / Config::kChunksSegment * (Config::kTile * Config::kSegment);
-                keys.row[tile][half][c] =
-                    load_shared(segment + (row + tile * 16 + half * 8) * Config::kSegment + vector_offset(lane.eighth, vector));
-            }
+            for (u32 c = 0; c < Config::kChunksK; ++c)
+                keys.row[tile][half][c] = load_key(item, row + tile * 16 + half * 8, c, lane);
         }
     }
 }

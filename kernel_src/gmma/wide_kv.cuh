@@ -33,24 +33,22 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
         end_products();
         if (tells) arrive(empty);
     } else if constexpr (Config::k8Bit) {
-        constexpr u32 kAtOnce = Config::kStepsK;  // steps of a chunk: more fragments have no registers
-        KeyFragments keys;
-        load_keys(item, warp * Config::kTileTokens, lane, keys);
-        free_item(empty, tells);
         u64 const q = matrix_at(query);
 #pragma unroll
-        for (u32 first = 0; first < Config::kKeySteps; first += kAtOnce) {
-            u32 a[kAtOnce][4];
+        for (u32 c = 0; c < Config::kChunksK; ++c) {  // at once they have no registers
+            Vec16 const low = load_key(item, warp * Config::kTileTokens, c, lane);
+            Vec16 const high = load_key(item, warp * Config::kTileTokens + 8, c, lane);
+            if (c + 1 == Config::kChunksK) free_item(empty, tells);
+            u32 a[Config::kStepsK][4];
 #pragma unroll
-            for (u32 i = 0; i < kAtOnce; ++i) {
-                u32 const chunk = (first + i) / Config::kStepsK, word = i % Config::kStepsK;
-                HalfPairs const low = widen(keys.row[0][0][chunk].word[word]), high = widen(keys.row[0][1][chunk].word[word]);
-                a[i][0] = low.low, a[i][1] = high.low, a[i][2] = low.high, a[i][3] = high.high;
+            for (u32 i = 0; i < Config::kStepsK; ++i) {
+                HalfPairs const wide_low = widen(low.word[i]), wide_high = widen(high.word[i]);
+                a[i][0] = wide_low.low, a[i][1] = wide_high.low, a[i][2] = wide_low.high, a[i][3] = wide_high.high;
             }
             begin_products();
 #pragma unroll
-            for (u32 i = 0; i < kAtOnce; ++i) {
-                u32 const k = first + i;
+            for (u32 i = 0; i < Config::kStepsK; ++i) {
+                u32 const k = c * Config::kStepsK + i;
                 multiply<false>(s, a[i], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
             }
             end_products();
