@@ -74,7 +74,11 @@ TEST_CASE("what gmma keeps of tiles that may be skipped fits beside the rings, i
                     LaunchPlan const without = planned(plain, balanced(batch, 8192, 8));
                     LaunchPlan const with = planned(skipping, balanced(batch, 8192, 8));
                     INFO(to_string(skipping) << ", batch " << batch << ": " << with.to_string());
-                    CHECK(with.to_string() == without.to_string());
+                    // Fewer of its large blocks fit an SM; the division is the same.
+                    CHECK(with.grid_x == without.grid_x);
+                    CHECK(with.cluster_size == without.cluster_size);
+                    CHECK(with.nb_sub_seq == without.nb_sub_seq);
+                    CHECK(with.workspace_bytes == without.workspace_bytes);
                     CHECK(with.dynamic_smem + static_smem(skipping) <= bounds_of(1, 1, 1).smem_optin);
                 }
             }
