@@ -57,7 +57,8 @@ constexpr Row kRows[] = {
     {"forced hmma with input_kv", [](XQAParams& p) { p.input_kv = 1; }, "XQAJIT_FORCE_KERNEL=hmma", "hmma.input_kv"},
     {"forced gmma, skip_softmax", [](XQAParams& p) { p.skip_softmax = 1, p.skip_softmax_threshold = 8; }, "XQAJIT_FORCE_KERNEL=gmma", nullptr},
     {"forced hmma, skip_softmax", [](XQAParams& p) { p.skip_softmax = 1; }, "XQAJIT_FORCE_KERNEL=hmma", "hmma.skip_softmax"},
-    {"skip_softmax", [](XQAParams& p) { p.skip_softmax = 1; }, nullptr, "mmha.skip_softmax"},
+    {"skip_softmax", [](XQAParams& p) { p.skip_softmax = 1; }, nullptr, nullptr},
+    {"skip_softmax of large pages", [](XQAParams& p) { p.skip_softmax = 1, p.page_size = 256; }, nullptr, "mmha.skip_softmax"},
 };
 // clang-format on
 
