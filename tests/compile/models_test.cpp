@@ -203,9 +203,9 @@ TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][mod
             for (std::uint32_t const q_heads : {8u, 16u, 32u, 64u}) {
                 if (head_dim == 256 && q_heads > 16) continue;  // the kernel of 16, but for the group size
                 auto const kernels =
-                    kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" + dtype_text(kv_dtype) +
-                                   R"(", "head_dim": )" + std::to_string(head_dim) + R"(, "num_q_heads": )" +
-                                   std::to_string(q_heads) + R"(, "num_kv_heads": 1, "page_size": 32}]})",
+                    kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
+                                   std::string(dtype_name(kv_dtype)) + R"(", "head_dim": )" + std::to_string(head_dim) +
+                                   R"(, "num_q_heads": )" + std::to_string(q_heads) + R"(, "num_kv_heads": 1, "page_size": 32}]})",
                                "sm_90a");
                 auto const spec = std::find_if(kernels.begin(), kernels.end(),
                                                [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });
