@@ -20,6 +20,7 @@ std::string shape_json(xqajit_params const& p) {
     dtype("q_dtype", p.q_dtype);
     dtype("kv_dtype", p.kv_dtype);
     dtype("out_dtype", p.out_dtype);
+    if (p.numeric != XQAJIT_NUMERIC_DEFAULT) shape["numeric"] = p.numeric == XQAJIT_NUMERIC_FP8 ? "fp8" : "exact16";
     number("num_q_heads", p.num_q_heads);
     number("num_kv_heads", p.num_kv_heads);
     number("head_dim", p.head_dim);
@@ -34,6 +35,8 @@ std::string shape_json(xqajit_params const& p) {
     flag("input_kv", p.input_kv);
     if (p.rope_style != XQAJIT_ROPE_NONE) shape["rope_style"] = p.rope_style == XQAJIT_ROPE_NEOX ? "neox" : "gptj";
     number("rotary_dim", p.rotary_dim);
+    flag("skip_softmax", p.skip_softmax);
+    number("skip_softmax_threshold", p.skip_softmax_threshold);
     number("sliding_window", p.sliding_window);
     number("softcap", p.softcap);
     number("qk_scale", p.qk_scale);

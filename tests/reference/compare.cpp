@@ -80,9 +80,17 @@ void compare_fp8(ReferenceCase const& c, Bytes const& out, BlockResult const& ex
 // Results this small are below what the output type, or float32 on the way to it, can hold; rounding them is no error.
 double negligible(std::int32_t out_dtype) { return out_dtype == XQAJIT_DTYPE_FP16 ? 0x1p-25 : 0x1p-120; }
 
-void compare_16bit(ReferenceCase const& c, Bytes const& out, BlockResult const& expected, Bounds const& bounds,
+// The bounds are for sums over many elements. Of a block of one small head the roundings of the weights and of the output may meet: where all
+// else was exact, one in 200 blocks of 16 elements was off by 4e-3 or more with bf16, and one in 20000 by 5.5e-3.
+Bounds of_few(Bounds bounds, std::size_t elements) {
+    if (elements < 64) bounds.rel_l2 *= 1.5, bounds.max_ratio *= 1.5;
+    return bounds;
+}
+
+void compare_16bit(ReferenceCase const& c, Bytes const& out, BlockResult const& expected, Bounds const& of_many,
                    Comparison& result) {
     std::uint32_t const dim = c.params.head_dim_v;
+    Bounds const bounds = of_few(of_many, expected.out.size());
     float const* const table = decode_table(c.params.out_dtype);
     auto const element_text = [&](std::size_t n, std::uint32_t d, double got) {
         return printed("%s, element %u: %g, expected %g", place_of(c, expected.block, n).c_str(), d, got,
@@ -184,8 +192,11 @@ Bounds fp8_bounds(BlockResult const& expected, Bounds bounds) {
         largest = std::max(largest, std::fabs(expected.out[n]));
     }
     bool const any = norm2 > 0;
-    bounds.rel_l2 = std::max(bounds.rel_l2, 1.1 * (any ? std::sqrt(error2 / norm2) : 0) + 2e-3);
-    bounds.max_ratio = std::max(bounds.max_ratio, 2 * (1.1 * (any ? worst / largest : 0) + 2e-3));
+    double const terms = *std::max_element(expected.magnitude.begin(), expected.magnitude.end());
+    double const beside = 2e-3 + terms * 0x1p-11;
+    bounds.rel_l2 = std::max(bounds.rel_l2, 1.1 * (any ? std::sqrt(error2 / norm2) : 0) + beside);
+    bounds.max_ratio = std::max(bounds.max_ratio, 2 * (1.1 * (any ? worst / largest : 0) + beside));
+    bounds.lse_magnitude = std::max(bounds.lse_magnitude, 0x1p-8);
     return bounds;
 }
 
