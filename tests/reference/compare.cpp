@@ -194,8 +194,9 @@ Bounds fp8_bounds(BlockResult const& expected, Bounds bounds) {
     bool const any = norm2 > 0;
     double const terms = *std::max_element(expected.magnitude.begin(), expected.magnitude.end());
     double const beside = 2e-3 + terms * 0x1p-11;
-    bounds.rel_l2 = std::max(bounds.rel_l2, 1.1 * (any ? std::sqrt(error2 / norm2) : 0) + beside);
-    bounds.max_ratio = std::max(bounds.max_ratio, 2 * (1.1 * (any ? worst / largest : 0) + beside));
+    double const factor = 1.1 * (1 + 0.5 / std::sqrt(static_cast<double>(expected.lse.size())));
+    bounds.rel_l2 = std::max(bounds.rel_l2, factor * (any ? std::sqrt(error2 / norm2) : 0) + beside);
+    bounds.max_ratio = std::max(bounds.max_ratio, 2 * (factor * (any ? worst / largest : 0) + beside));
     bounds.lse_magnitude = std::max(bounds.lse_magnitude, 0x1p-8);
     return bounds;
 }
