@@ -301,7 +301,8 @@ TEST_CASE("gmma's capabilities are the shapes that it serves by choice, on sm_90
     CHECK(decode["drafts"]["linear"]["q_len"].size() == 64);
     CHECK(decode["drafts"]["tree"]["q_len"].size() == 64);
     CHECK(decode["drafts"]["ragged"] == true);
-    for (char const* feature : {"sliding_window", "softcap", "sinks", "lse", "input_kv", "skip_softmax", "numeric_fp8"}) CHECK(decode[feature] == true);
+    for (char const* feature : {"sliding_window", "softcap", "sinks", "lse", "input_kv", "skip_softmax", "numeric_fp8"})
+        CHECK(decode[feature] == true);
 }
 
 TEST_CASE("the listing names entries, and one is shown by the start of its key", "[service]") {
