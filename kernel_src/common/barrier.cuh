@@ -19,6 +19,9 @@ inline void arrive(u32 barrier) { asm volatile("mbarrier.arrive.shared.b64 _, [%
 // them, as the copy engine goes another way (PTX ISA: proxies).
 inline void order_before_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
+// The same for what this thread has written to global memory, which the copy engine is to read.
+inline void order_writes_before_copies() { asm volatile("fence.proxy.async.global;" : : : "memory"); }
+
 // Arrives, and the phase waits for so many bytes too.
 inline void arrive_expecting(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
@@ -32,9 +35,6 @@ inline void wait_phase(u32 barrier, u32 parity) {
         : "r"(barrier), "r"(parity)
         : "memory");
 }
-
-// The same for what this thread has written to global memory, which the copy engine is to read.
-inline void order_writes_before_copies() { asm volatile("fence.proxy.async.global;" : : : "memory"); }
 
 inline void prefetch_map(TensorMap const& map) { asm volatile("prefetch.tensormap [%0];" : : "l"(&map) : "memory"); }
 

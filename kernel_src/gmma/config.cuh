@@ -49,8 +49,8 @@ struct Config : Instance {
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");
     static_assert(kMTile == 8 || (kMTile == kMostNarrowRows && (kHeadDim <= 128 || kFp8Math)) || (kMTile == 32 && kHeadDim >= 64) ||
-                      (kMTile == 64 && kHeadDim >= 64),
-                  "M tile is 8 rows, 16 up to head dim 128, or 32 or 64 from head dim 64 on");
+                      (kMTile == 64 && kHeadDim >= 64 && kHeadDim <= 128),
+                  "M tile is 8 rows, 16 up to head dim 128 or in fp8 math, 32 from head dim 64 on, or 64 from 64 to 128");
     static_assert(kPageSize <= 128, "page size is at most 128");
 };
 

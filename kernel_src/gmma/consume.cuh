@@ -9,6 +9,8 @@
 
 namespace xqajit::device {
 
+static_assert(!Config::kShape.wide, "kernel.cu includes this for narrow blocks");
+
 template <bool kSkips> struct ConsumerSharedOf { Query query; };
 template <> struct ConsumerSharedOf<true> {
     Query query;

@@ -14,7 +14,7 @@ using namespace xqajit::device;
 
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
-extern "C" __global__ void __launch_bounds__(gmma_threads(Config::kShape.most_groups, Config::kRowGroups),
+extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups, Config::kRowGroups),
                                              gmma_large_blocks(Config::kHeadDim, Config::kMTile, Config::kFp8Math,
                                                                Config::kSkipSoftmax))
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
@@ -61,6 +61,6 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(Config::kShape.most_gr
     if (warp != nb_warps) store_state(state, of_consumers, partials, warp, of_tile);
 
     // 3. One result for the block, for its cluster, then for the unit.
-    finish<true, kPartialsOfGroup * Config::kShape.most_groups, 8>(args, shared.work, partials, kPartialsOfGroup * ring.nb_groups,
-                                                                   &shared.arrivals);
+    finish<true, kPartialsOfGroup * kMostGmmaGroups, 8>(args, shared.work, partials, kPartialsOfGroup * ring.nb_groups,
+                                                        &shared.arrivals);
 }

@@ -11,11 +11,10 @@ struct GmmaShape {
     u32 segments;       // of a row; the last one may reach past the head, where the copy fills in zeros
     u32 tile_tokens;    // of an item of the ring: K or V of so many tokens
     u32 item_bytes;
-    u32 blocks_an_sm;  // at once, of one group of warps each: what the registers hold
+    u32 blocks_an_sm;  // at once, each with one group, or the groups that share a tile: what the registers hold
     bool wide;         // a group multiplies a whole tile by wgmma; else each warp its own tokens by mma
     bool fp8_math;     // q and the weights are rounded to e4m3: wide, whatever the rows
     u32 row_groups;    // groups that share a tile, each with rows of its own
-    u32 most_groups;   // that take turns by tiles, of a block
 };
 
 constexpr u32 kMostGmmaGroups = 2;      // of four warps, that take turns by tiles, in a block
@@ -44,9 +43,8 @@ constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile, bool fp8_
     u32 const item = 64 * segment * segments;
     bool const wide = fp8_math || m_tile > kMostNarrowRows;
     u32 const row_groups = m_tile > kMostRowsOfGroup ? m_tile / kMostRowsOfGroup : 1;
-    bool const one = head_dim > 128 && row_groups > 1;  // block an SM, and group
     bool const four = gmma_large_blocks(head_dim, m_tile, fp8_math) > 1 && (item < 16384 || m_tile == kMostRowsOfGroup);
-    return {segment, segments, 64, item, one ? 1u : four ? 4u : 2u, wide, fp8_math, row_groups, one ? 1 : kMostGmmaGroups};
+    return {segment, segments, 64, item, four ? 4u : 2u, wide, fp8_math, row_groups};
 }
 
 // Bytes that a wide block has in front of its rings, 0 of a narrow one.

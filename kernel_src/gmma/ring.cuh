@@ -1,6 +1,6 @@
 // The ring between the warp that copies and those that compute, and what the two roles tell each other.
 //
-// Each group of four warps has items of its own: K, V, K, V ... of every n-th tile of the block's share. An item is one tile's K or V:
+// Each group of four warps, or the two that share a tile, has items of its own: K, V, K, V ... of every n-th tile of the block's share. An item is one tile's K or V:
 //   [segment][kTile tokens][kSegment bytes], vectors of 16 bytes swizzled by the copy: see kv.cuh
 #pragma once
 
@@ -13,7 +13,7 @@ namespace xqajit::device {
 
 struct Shared {
     u64 full[Config::kMostItems];   // the copying warp and the item's bytes arrive
-    u64 empty[Config::kMostItems];  // a group's four warps arrive
+    u64 empty[Config::kMostItems];  // the warps that read the item arrive, four or eight
     u64 work_ready;                 // the copying warp arrives when `work` is there
     u64 query_ready;                // each thread that has stored its part of q
     Work work;

@@ -1,4 +1,4 @@
-// wgmma: products of a group of four warps, sm_90a. One PTX instruction a function. Operands in shared memory are rows of 128 bytes whose
+// wgmma: products of a group of four warps, sm_90a. Operands in shared memory are rows of 64 or 128 bytes whose
 // vectors of 16 bytes the copy has swizzled, eight rows to 1024 bytes.
 #pragma once
 

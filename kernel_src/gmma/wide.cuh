@@ -1,12 +1,15 @@
-// The role of all warps but the last with 32 or 64 query rows: each group of four takes every n-th tile of 64 tokens as a whole and
-// multiplies it by wgmma, S^T = K Q^T and O^T += V^T P^T. Tokens, then V's elements, are rows, 16 of 64 a warp; query rows are columns. So
-// 8-bit K and V become fp16 on their way to registers, as in narrow blocks; P goes through shared memory.
+// The role of all warps but the last with more than 16 query rows, and of any number in fp8 math: each group of four takes every n-th tile of
+// 64 tokens as a whole and multiplies it by wgmma, S^T = K Q^T and O^T += V^T P^T. Tokens, then V's elements, are rows, 16 of 64 a warp;
+// query rows are columns, 32 of a group at most. 8-bit K and V become fp16 on their way to registers, but for fp8 math; P goes through
+// shared memory.
 #pragma once
 
 #include "gmma/wide_kv.cuh"
 #include "gmma/wide_query.cuh"
 
 namespace xqajit::device {
+
+static_assert(Config::kShape.wide, "kernel.cu includes this for wide blocks");
 
 constexpr u32 kColumns = Config::kColumns;  // rows of a group
 using WideTile = float[kColumns / 2];       // 64 x kColumns accumulators: see wgmma.cuh

@@ -1,5 +1,5 @@
-// The two products of a tile by a group of four warps. 16-bit K and V are operands where the copy has put them; 8-bit ones become fp16 on
-// their way to registers, each warp 16 tokens of K, and of each segment of V a quarter of its elements.
+// The two products of a tile by a group of four warps. 16-bit K and V, and K in fp8 math, are operands where the copy has put them. Other 8-bit
+// codes go to registers, each warp 16 tokens of K, and of each segment of V a quarter of its elements; without fp8 math they become fp16.
 #pragma once
 
 #include "gmma/kv.cuh"
@@ -66,7 +66,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
 }
 
 // V outside the share has weight 0, but its place may hold anything, also NaN: zeros take it. `first`: the tile's first token. All threads
-// of the group.
+// of the group; of two that share the tile each does it for itself, as zeros over zeros change nothing that the other reads.
 inline void clear_outside(u32 item, u32 first, TokenRange share, u32 barrier, u32 thread) {
     if (first >= share.begin && first + Config::kTile <= share.end) return;
     constexpr u32 kVectors = Config::kSegment / 16;
@@ -124,27 +124,29 @@ inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[C
 }
 
 // The same of codes that stay codes. A step's token 4 * (lane%4) + i of 16 is 2 * (lane%4) + {0, 1, 8, 9} of the tile's, as in the weights.
+// The tensor cores add products of e4m3 to what is large by then with few of their bits: a tile's are summed by themselves, and then in
+// float32.
 template <u32 kCount>
 inline void multiply_fp8_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[Config::kValueTiles][kCount], u32 segment) {
-    u32 a[2][kTilesOfSegment][4];  // [32 tokens][tile]
+    u64 const p = matrix_at<64>(weights);
 #pragma unroll
-    for (u32 k = 0; k < 4; ++k) {
+    for (u32 t = 0; t < kTilesOfSegment; ++t) {
+        u32 a[2][4];  // [32 tokens]
 #pragma unroll
-        for (u32 t = 0; t < kTilesOfSegment; ++t) {  // four tokens of two elements into two elements of four tokens
+        for (u32 k = 0; k < 4; ++k) {  // four tokens of two elements into two elements of four tokens
             u32 const selector = t == 0 ? 0x5140u : 0x7362u;
             u32 const low = __byte_perm(codes[k][0], codes[k][1], selector), high = __byte_perm(codes[k][2], codes[k][3], selector);
-            a[k / 2][t][k % 2 * 2] = __byte_perm(low, high, 0x5410);
-            a[k / 2][t][k % 2 * 2 + 1] = __byte_perm(low, high, 0x7632);
+            a[k / 2][k % 2 * 2] = __byte_perm(low, high, 0x5410);
+            a[k / 2][k % 2 * 2 + 1] = __byte_perm(low, high, 0x7632);
         }
-    }
-    u64 const p = matrix_at<64>(weights);
-    begin_products();
+        float of_tile[kCount];
+        begin_products();
 #pragma unroll
-    for (u32 k = 0; k < 2; ++k) {
+        for (u32 k = 0; k < 2; ++k) multiply_fp8(of_tile, a[k], advanced(p, k * 32), k != 0);
+        end_products();
 #pragma unroll
-        for (u32 t = 0; t < kTilesOfSegment; ++t) multiply_fp8(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 32), 1);
+        for (u32 i = 0; i < kCount; ++i) acc[segment * kTilesOfSegment + t][i] += of_tile[i];
     }
-    end_products();
 }
 
 // O^T += V^T P^T. All threads of the group.

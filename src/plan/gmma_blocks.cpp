@@ -81,9 +81,11 @@ std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::ui
 
 BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     BlockShape block;
-    block.even_half_waves = 2;  // where the lengths are equal, the blocks that would even them out find nothing to do
+    // A whole wave: long requests among short ones need as many parts. Where the lengths are equal, its blocks find nothing to do, and cost little
+    // beside those that work.
+    block.even_half_waves = 2;
     std::uint32_t const most_blocks = shape_of(spec).blocks_an_sm;
-    std::uint32_t groups = shape_of(spec).most_groups, blocks = 1;  // of a block, and of an SM
+    std::uint32_t groups = device::kMostGmmaGroups, blocks = 1;  // of a block, and of an SM
     // Invariant division must not ask how many units there are.
     if (bounds.division == XQAJIT_DIVISION_INVARIANT) {
         groups = 1;
@@ -106,7 +108,7 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
 
 std::uint32_t gmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin) {
     std::uint32_t most = 0;
-    for (std::uint32_t const groups : {1u, shape_of(spec).most_groups}) {
+    for (std::uint32_t const groups : {1u, device::kMostGmmaGroups}) {
         Rings const rings = fitting(spec, groups, 1, smem_optin);
         most = std::max(most, dynamic_smem(spec, rings.groups, rings.items));
     }

@@ -52,9 +52,16 @@ std::string beam_found(Params const& p, Arch const&) { return number<&Params::be
 std::string page_found(Params const& p, Arch const&) { return number<&Params::page_size>("page_size", p); }
 std::string input_kv_found(Params const& p, Arch const&) { return number<&Params::input_kv>("input_kv", p); }
 std::string append_found(Params const& p, Arch const&) {
-    return fmt::format("input_kv {}, spec_dec {}", p.input_kv, spec_dec_name(p.spec_dec));
+    return fmt::format("input_kv {}, spec_dec {}, skip_softmax {}", p.input_kv, spec_dec_name(p.spec_dec), p.skip_softmax);
 }
 std::string skip_softmax_found(Params const& p, Arch const&) { return number<&Params::skip_softmax>("skip_softmax", p); }
+std::string skipping_found(Params const& p, Arch const&) {
+    return fmt::format("skip_softmax {}, {} x {} rows, head_dim {}, numeric {}", p.skip_softmax, group_of(p), p.q_len, p.head_dim,
+                       numeric_name(p.numeric));
+}
+std::string draft_numeric_found(Params const& p, Arch const&) {
+    return fmt::format("numeric {}, spec_dec {}", numeric_name(p.numeric), spec_dec_name(p.spec_dec));
+}
 std::string built_found(Params const&, Arch const&) {
     std::string text = "built:";
     for (Family const family : kFamilies) {
@@ -157,14 +164,14 @@ constexpr Rule kGmma[] = {
      [](Params const& p, Arch const&) { return p.head_dim >= 64 || std::uint64_t{group_of(p)} * p.q_len <= device::kMostNarrowRows; }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", "numeric is exact16, or fp8 without a linear draft, whose acceptance rounding would lower",
-     [](Params const& p, Arch const& a) { return is_exact16(p, a) || p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, numeric_found},
+     [](Params const& p, Arch const& a) { return is_exact16(p, a) || p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, draft_numeric_found},
     {"gmma.input_kv", "K and V are appended in plain decode that skips no tile: input_kv is 0, or spec_dec none and skip_softmax 0",
      [](Params const& p, Arch const&) { return p.input_kv == 0 || (!drafts(p) && p.skip_softmax == 0); }, append_found},
     {"gmma.skip_softmax", "tiles are skipped for 16-bit arithmetic of at most 16 rows, or 8 where head_dim is above 128: skip_softmax is 0 elsewhere",
      [](Params const& p, Arch const&) {
          return p.skip_softmax == 0 || (p.numeric != XQAJIT_NUMERIC_FP8 &&
                                         std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : device::kMostNarrowRows));
-     }, skip_softmax_found},
+     }, skipping_found},
     {"gmma.mha", "KV is reused: group size above 1, or a draft; plain MHA is left to mmha, but for what gmma alone computes",
      [](Params const& p, Arch const& a) { return reuses_kv(p, a) || is_gmmas_alone(p); }, group_found, RuleKind::kChoice},
     {"gmma.lines", "a token's row of a KV head is 64 bytes or whole lines of 128; others are left to hmma, but for what gmma alone computes",

@@ -80,6 +80,14 @@ std::vector<KernelSpec> distinct_kernels(std::string const& target, Family famil
     return distinct;
 }
 
+// gmma keeps some kernels to the registers of a second large block an SM, which is worth more than the few words that some group sizes spill.
+std::uint32_t most_spilled(KernelSpec const& spec) {
+    if (spec.family != Family::kGmma || spec.skip_softmax) return 0;
+    bool const keeps_registers =
+        spec.m_tile > device::kMostRowsOfGroup || device::gmma_large_blocks(spec.head_dim, spec.m_tile) > 1;
+    return keeps_registers ? 96 : 0;
+}
+
 void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     auto const compiled = compile(nvrtc, request_of(spec));
     INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
@@ -87,8 +95,8 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     INFO(compiled->registers << " registers, " << compiled->spill_bytes << " bytes spilled, " << compiled->stack_bytes
                              << " bytes of stack, " << compiled->static_smem << " bytes of static shared memory");
     CHECK(compiled->registers > 0);
-    CHECK(compiled->spill_bytes == 0);
-    CHECK(compiled->stack_bytes == 0);
+    CHECK(compiled->spill_bytes <= most_spilled(spec));
+    CHECK(compiled->stack_bytes <= most_spilled(spec));
     std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
     CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
     // What the host reckons with.
@@ -140,7 +148,7 @@ struct Together {
 std::vector<Together> planned_together(KernelSpec const& spec) {
     device::GmmaShape const shape = shape_of(spec);
     return {{1, shape.blocks_an_sm},
-            {shape.most_groups, device::gmma_large_blocks(spec.head_dim, spec.m_tile, shape.fp8_math, spec.skip_softmax)}};
+            {device::kMostGmmaGroups, device::gmma_large_blocks(spec.head_dim, spec.m_tile, shape.fp8_math, spec.skip_softmax)}};
 }
 
 // Each of an SM's four partitions holds whole warps, whose registers come by 256.

@@ -17,10 +17,9 @@ struct Bounds {
 
 // 16-bit arithmetic: 4e-3 (bf16) and 1e-3 (fp16) in the norm, twice that for the worst element.
 Bounds bounds_for(std::int32_t q_dtype);
-// Those of a launch: where it rotates q, float32 may round an element to the neighbour of what float64 gives, which moves its scores alike.
-// With skip_softmax, what it
-// may leave out: of a row's denominator t / (1 + t) at most, t its threshold. The mean of what is left out is taken to be no longer than that
-// of the rest.
+// Those of a launch. Where it rotates q, float32 may round an element to the neighbour of what float64 gives, which moves its scores alike.
+// With skip_softmax it may leave out t / (1 + t) of a row's denominator, t its threshold: as a bound of the output that takes the mean of
+// what is left out to be no longer than that of the rest, and says little where t is large.
 Bounds bounds_of(ReferenceCase const& c);
 
 // Of a block of numeric fp8: 1.1 times what the emulation is off, and 2e-3, as the running maximum depends on tiles and parts; twice that for
