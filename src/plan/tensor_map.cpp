@@ -21,13 +21,13 @@ struct Stride {
 };
 
 // Where a dimension has one element its stride is never used, and may be anything in the caller's arguments.
-Result<std::uint64_t> encodable(Stride const& stride, char operand, std::uint64_t row_bytes) {
+Result<std::uint64_t> encodable(Stride const& stride, char operand, std::uint64_t row_bytes, char const* way_out) {
     if (stride.extent == 1) return row_bytes;
     auto const bytes = static_cast<std::uint64_t>(stride.bytes);
     if (stride.bytes > 0 && bytes < kStrideLimit && bytes % kStrideStep == 0) return bytes;
-    return unsupported(fmt::format(
-        "{}_stride_{} is {} bytes: accepted by gmma, whose tensor maps hold it, are multiples of {} in {}..{}; hmma takes any",
-        operand, stride.name, stride.bytes, kStrideStep, kStrideStep, kStrideLimit - kStrideStep));
+    return unsupported(
+        fmt::format("{}_stride_{} is {} bytes: accepted by gmma, whose tensor maps hold it, are multiples of {} in {}..{}{}",
+                    operand, stride.name, stride.bytes, kStrideStep, kStrideStep, kStrideLimit - kStrideStep, way_out));
 }
 
 Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs const& args, char operand, std::uint32_t head_dim,
@@ -47,8 +47,10 @@ Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs
     Stride const strides[] = {{"head", tensor.stride_head, map.dims[1]},
                               {"token", tensor.stride_token, map.dims[2]},
                               {"page", tensor.stride_page, map.dims[3]}};
+    bool const gmmas_alone = spec.input_kv || spec.skip_softmax || spec.numeric == XQAJIT_NUMERIC_FP8;
+    char const* const way_out = gmmas_alone ? "" : "; hmma takes any";
     for (std::size_t i = 0; i < map.strides.size(); ++i) {
-        Result<std::uint64_t> const bytes = encodable(strides[i], operand, std::uint64_t{head_dim} * kv_bytes);
+        Result<std::uint64_t> const bytes = encodable(strides[i], operand, std::uint64_t{head_dim} * kv_bytes, way_out);
         if (!bytes.ok()) return bytes.status();
         map.strides[i] = *bytes;
     }

@@ -1,5 +1,8 @@
 // Every shape that the library says it takes is computed right.
+#include <algorithm>
+
 #include "gpu/fixture.h"
+#include "reference/codec.h"
 
 using namespace xqajit;
 using namespace xqajit::testing;
@@ -183,4 +186,19 @@ TEST_CASE("scales come from the host or from the device, which wins", "[gpu][W23
                 options.device_scales = on_device;
                 require_right(make_spec({.q_heads = 8, .kv_heads = 2, .kv = kv, .out = out, .lens = {1, 600, 64}}), options);
             }
+}
+
+TEST_CASE("fp8 math sums many equal weights as far as float32 does", "[gpu][fp8]") {
+    // What tensor cores add to a large sum may vanish: of one part, in which every token weighs the same, and V has a mean.
+    ProblemSpec spec = make_spec({.q_heads = 8, .kv_heads = 1, .dim = 128, .page = 64, .split = 1, .lens = {65536}});
+    spec.params.q_dtype = spec.params.out_dtype = XQAJIT_DTYPE_BF16;
+    spec.params.kv_dtype = XQAJIT_DTYPE_FP8_E4M3;
+    spec.params.numeric = XQAJIT_NUMERIC_FP8;
+    if (only_served({spec}).empty()) return;
+    ReferenceCase c = build_case(spec);
+    std::fill(c.q.begin(), c.q.end(), std::uint8_t{0});
+    std::uint8_t const one = static_cast<std::uint8_t>(encode(XQAJIT_DTYPE_FP8_E4M3, 1));
+    std::fill(c.v.pool->begin(), c.v.pool->end(), one);
+    if (c.k.pool != c.v.pool) std::fill(c.k.pool->begin(), c.k.pool->end(), one);
+    require_right(c, to_string(spec));
 }

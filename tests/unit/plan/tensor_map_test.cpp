@@ -237,6 +237,9 @@ TEST_CASE("a stride that no tensor map can have is refused with its name, its va
                 CHECK(contains(status.message(), std::string(operand) + stride.name + " is " + std::to_string(bytes) + " bytes"));
                 CHECK(contains(status.message(), "multiples of 16 in 16..1099511627760"));
                 CHECK(contains(status.message(), "hmma takes any"));  // the way out
+                KernelSpec alone = spec;
+                alone.input_kv = true;  // which hmma refuses
+                CHECK_FALSE(contains(k_tensor_map(alone, arguments(8, bad, good)).status().message(), "hmma"));
             }
         }
 }
