@@ -193,7 +193,7 @@ Bounds fp8_bounds(BlockResult const& expected, Bounds bounds) {
     }
     bool const any = norm2 > 0;
     double const terms = *std::max_element(expected.magnitude.begin(), expected.magnitude.end());
-    double const beside = 2e-3 + terms * 0x1p-11;
+    double const beside = 2e-3 + std::min(terms * 0x1p-11, 0.05);
     double const factor = 1.1 * (1 + 0.5 / std::sqrt(static_cast<double>(expected.lse.size())));
     bounds.rel_l2 = std::max(bounds.rel_l2, factor * (any ? std::sqrt(error2 / norm2) : 0) + beside);
     bounds.max_ratio = std::max(bounds.max_ratio, 2 * (factor * (any ? worst / largest : 0) + beside));

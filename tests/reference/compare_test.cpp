@@ -143,3 +143,45 @@ TEST_CASE("an fp8 output may be one step off what a 16-bit output may be, and no
     o.out[5] = 0x7F;
     CHECK_FALSE(f.compare(o).ok);
 }
+
+TEST_CASE("numeric fp8 is granted what its emulation is off, and little more", "[reference]") {
+    Fixture f;
+    f.c.params.numeric = XQAJIT_NUMERIC_FP8;
+    f.blocks = compute_reference(f.c, all_blocks(f.c));
+    std::vector<BlockResult> emulated = f.blocks, far = f.blocks;
+    for (std::size_t b = 0; b < f.blocks.size(); ++b)
+        for (std::size_t n = 0; n < f.blocks[b].out.size(); ++n) {
+            double const exact = f.blocks[b].out[n], off = f.blocks[b].fp8_out[n] - exact;
+            emulated[b].out[n] = exact + off;
+            far[b].out[n] = exact + 3 * off;
+        }
+    for (std::vector<BlockResult>* const drawn : {&emulated, &far})
+        for (std::size_t b = 0; b < f.blocks.size(); ++b) (*drawn)[b].lse = f.blocks[b].fp8_lse;
+    Comparison const right = f.compare(rounded(f.c, emulated));
+    INFO(right.text);
+    CHECK(right.ok);
+    CHECK_FALSE(f.compare(rounded(f.c, far)).ok);
+    Outputs exact_lse = rounded(f.c, emulated);
+    for (float& lse : exact_lse.lse) lse += 0.5F;
+    CHECK_FALSE(f.compare(exact_lse).ok);
+    for (BlockResult const& block : f.blocks) {
+        if (block.lse.empty() || block.magnitude[0] == 0) continue;
+        CHECK(fp8_bounds(block, bounds_for(XQAJIT_DTYPE_BF16)).rel_l2 < 0.3);
+    }
+}
+
+TEST_CASE("few elements are granted the chance of their roundings, and many are not", "[reference]") {
+    for (std::uint32_t const group : {3U, 8U}) {  // of 16 elements: 48 and 128
+        SmallShape shape;
+        shape.group = group;
+        shape.kv_heads = 1;
+        shape.lens = {40};
+        ReferenceCase const c = small_case(shape);
+        std::vector<BlockResult> const blocks = compute_reference(c, all_blocks(c));
+        std::vector<BlockResult> off = blocks;
+        for (double& value : off[0].out) value *= 1.0045;  // past 4e-3, and not past one and a half times that
+        Comparison const result = compare_outputs(c, rounded(c, off).out, {}, blocks, bounds_for(XQAJIT_DTYPE_BF16));
+        INFO(group << ": " << result.rel_l2);
+        CHECK(result.ok == (group == 3));
+    }
+}
