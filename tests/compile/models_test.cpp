@@ -45,6 +45,14 @@ void tree_of_64(XQAParams& params) {
     params.sliding_window = 0;
 }
 
+// As skipping(): an fp8 cache without a linear draft.
+void fp8_math(XQAParams& params) {
+    XQAParams edited = params;
+    edited.numeric = XQAJIT_NUMERIC_FP8;
+    RuleKind const waived[] = {RuleKind::kChoice};
+    if (admit(Family::kGmma, edited, *arch_from_name("sm_90a"), waived).ok) params = edited;
+}
+
 // Where gmma has it; the whole head is rotated.
 void fused_append(XQAParams& params) {
     XQAParams edited = params;
@@ -206,31 +214,34 @@ TEST_CASE("as many blocks of a gmma kernel as planned fit an SM", "[compile][mod
     auto const nvrtc = real_nvrtc();
     require_target(*nvrtc, "sm_90a");
     std::set<std::uint32_t> m_tiles;
-    for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3})
+    for (auto const& [kv_dtype, edit] : {std::pair<std::int32_t, Edit>{XQAJIT_DTYPE_BF16, plain},
+                                         {XQAJIT_DTYPE_FP8_E4M3, plain},
+                                         {XQAJIT_DTYPE_FP8_E4M3, fp8_math}})
         for (std::uint32_t const head_dim : {64u, 128u, 256u})
             for (std::uint32_t const q_heads : {8u, 16u, 32u, 64u}) {
-                if (head_dim == 256 && q_heads > 16) continue;  // the kernel of 16, but for the group size
+                if (head_dim == 256 && q_heads > 32) continue;  // the kernel of 32, but for the group size
                 auto const kernels =
                     kernels_of(R"({"version": 1, "shapes": [{"q_dtype": "bf16", "kv_dtype": ")" +
                                    std::string(dtype_name(kv_dtype)) + R"(", "head_dim": )" + std::to_string(head_dim) +
                                    R"(, "num_q_heads": )" + std::to_string(q_heads) + R"(, "num_kv_heads": 1, "page_size": 32}]})",
-                               "sm_90a");
+                               "sm_90a", edit);
                 auto const spec = std::find_if(kernels.begin(), kernels.end(),
                                                [](KernelSpec const& kernel) { return kernel.family == Family::kGmma; });
                 REQUIRE(spec != kernels.end());
+                CHECK((spec->numeric == XQAJIT_NUMERIC_FP8) == (edit == fp8_math));
                 require_to_fit(*nvrtc, *spec);
                 m_tiles.insert(spec->m_tile);
             }
     CHECK(m_tiles == std::set<std::uint32_t>{8, 16, 32, 64});
 }
 
-TEST_CASE("no model's gmma kernel with bf16 KV spills on sm_90a", "[compile][models]") {
+TEST_CASE("no model's gmma kernel with bf16 KV spills more than a few words on sm_90a", "[compile][models]") {
     no_spills(Family::kGmma, XQAJIT_DTYPE_BF16);
 }
-TEST_CASE("no model's gmma kernel with fp8 KV spills on sm_90a", "[compile][models]") {
+TEST_CASE("no model's gmma kernel with fp8 KV spills more than a few words on sm_90a", "[compile][models]") {
     no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3);
 }
-TEST_CASE("no model's gmma kernel with int8 KV spills on sm_90a", "[compile][models]") {
+TEST_CASE("no model's gmma kernel with int8 KV spills more than a few words on sm_90a", "[compile][models]") {
     no_spills(Family::kGmma, XQAJIT_DTYPE_INT8);
 }
 TEST_CASE("no model's gmma kernel with bf16 KV spills where it skips tiles", "[compile][models]") {
@@ -243,7 +254,11 @@ TEST_CASE("no model's gmma kernel with int8 KV spills where it skips tiles", "[c
     no_spills(Family::kGmma, XQAJIT_DTYPE_INT8, skipping);
 }
 
-TEST_CASE("no model's fused append spills gmma's registers on sm_90a", "[compile][models]") {
+TEST_CASE("no model's gmma kernel of fp8 math spills more than a few words on sm_90a", "[compile][models]") {
+    no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3, fp8_math);
+}
+
+TEST_CASE("no model's fused append spills more than a few of gmma's registers on sm_90a", "[compile][models]") {
     for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
         no_spills(Family::kGmma, kv_dtype, fused_append);
 }
@@ -262,17 +277,20 @@ TEST_CASE("no model's draft of 8 tokens with fp8 KV spills on sm_90a", "[compile
 TEST_CASE("no model's draft of 8 tokens with int8 KV spills on sm_90a", "[compile][models][drafts]") {
     no_spills(Family::kHmma, XQAJIT_DTYPE_INT8, draft_of_8);
 }
-TEST_CASE("no model's draft of 2 tokens spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+TEST_CASE("no model's draft of 2 tokens spills more than a few of gmma's registers on sm_90a", "[compile][models][drafts]") {
     for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_FP8_E4M3, XQAJIT_DTYPE_INT8})
         no_spills(Family::kGmma, kv_dtype, draft_of_2);
 }
-TEST_CASE("no model's draft of 8 or 64 tokens with bf16 KV spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+TEST_CASE("no model's draft of 8 or 64 tokens with bf16 KV spills more than a few of gmma's registers on sm_90a",
+          "[compile][models][drafts]") {
     for (Edit const edit : {draft_of_8, tree_of_64}) no_spills(Family::kGmma, XQAJIT_DTYPE_BF16, edit);
 }
-TEST_CASE("no model's draft of 8 or 64 tokens with fp8 KV spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+TEST_CASE("no model's draft of 8 or 64 tokens with fp8 KV spills more than a few of gmma's registers on sm_90a",
+          "[compile][models][drafts]") {
     for (Edit const edit : {draft_of_8, tree_of_64}) no_spills(Family::kGmma, XQAJIT_DTYPE_FP8_E4M3, edit);
 }
-TEST_CASE("no model's draft of 8 or 64 tokens with int8 KV spills gmma's registers on sm_90a", "[compile][models][drafts]") {
+TEST_CASE("no model's draft of 8 or 64 tokens with int8 KV spills more than a few of gmma's registers on sm_90a",
+          "[compile][models][drafts]") {
     for (Edit const edit : {draft_of_8, tree_of_64}) no_spills(Family::kGmma, XQAJIT_DTYPE_INT8, edit);
 }
 TEST_CASE("no model's tree of 64 tokens spills on sm_90a", "[compile][models][drafts]") {
