@@ -80,6 +80,39 @@ inline Vec8 load_shared_half(u32 address) {
     return v;
 }
 
+// Four 8 x 8 matrices of 16-bit elements, as mma has its accumulators: lane l names row l % 8 of matrix l / 8 (PTX ISA: stmatrix).
+// No C++ load reads what it writes, so other loads may pass it.
+inline void store_matrices(u32 address, u32 const (&word)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]));
+}
+
+inline void store_shared(u32 address, Vec16 vec) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(vec.word[0]), "r"(vec.word[1]), "r"(vec.word[2]), "r"(vec.word[3])
+                 : "memory");
+}
+
+inline void store_shared(u32 address, Vec8 vec) {
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" : : "r"(address), "r"(vec.word[0]), "r"(vec.word[1]) : "memory");
+}
+
+inline void store_shared(u32 address, u32 word) { asm volatile("st.shared.u32 [%0], %1;" : : "r"(address), "r"(word) : "memory"); }
+
+inline u32 load_shared_word(u32 address) {
+    u32 word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+    return word;
+}
+
+inline u32 load_shared_u16(u32 address) {
+    u16 half;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(address));
+    return half;
+}
+
 // 16 bytes from global to shared memory behind the thread's back, zeros where not `valid` (PTX ISA: cp.async). Past L1.
 inline void copy_async(u32 shared, u8 const* address, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(shared), "l"(address), "r"(valid ? 16u : 0u) : "memory");
@@ -102,6 +135,18 @@ inline Vec16 load_matrices_transposed(u32 address) {
 
 // A barrier of `threads` threads of the block (PTX ISA: barrier.sync); 0 is __syncthreads'.
 inline void sync_some(u32 barrier, u32 threads) { asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory"); }
+
+// Whether any of the group's 128 threads says so; a barrier as well (PTX ISA: barrier.red).
+inline bool any_of_group(u32 barrier, bool says) {
+    u32 any;
+    asm volatile(
+        "{\n\t.reg .pred says, any;\n\tsetp.ne.u32 says, %2, 0;\n\tbarrier.red.or.pred any, %1, 128, says;\n\tselp.u32 %0, 1, 0, "
+        "any;\n\t}"
+        : "=r"(any)
+        : "r"(barrier), "r"(static_cast<u32>(says))
+        : "memory");
+    return any != 0;
+}
 
 // Counts one arrival and wraps to 0 at the last (PTX ISA: atom.inc). Release of what this block wrote, acquire of what earlier
 // arrivals wrote. Returns the arrivals before this one.

@@ -11,7 +11,8 @@ struct Config : Instance {
     static constexpr bool kFp8Math = !kExact16;                        // q and the weights are rounded to e4m3
     static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
     static constexpr u32 kRowTiles = kMTile / 8;
-    static constexpr GmmaShape kShape = gmma_shape(kHeadDim, type_bytes(kKvType), kMTile, kFp8Math);
+    static constexpr GmmaKind kKind = {kHeadDim, type_bytes(kKvType), kMTile, kFp8Math, kSkipSoftmax};
+    static constexpr GmmaShape kShape = gmma_shape(kKind);
     static constexpr u32 kSegment = kShape.segment_bytes, kSegments = kShape.segments;
     static constexpr u32 kSegmentElems = kSegment / type_bytes(kKvType);
     // K: the 4 lanes of a token hold a chunk of 64 bytes with one load; an mma step takes 16 elements. A lane's vectors of the two

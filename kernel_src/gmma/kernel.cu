@@ -14,9 +14,7 @@ using namespace xqajit::device;
 
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
-extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups, Config::kRowGroups),
-                                             gmma_large_blocks(Config::kHeadDim, Config::kMTile, Config::kFp8Math,
-                                                               Config::kSkipSoftmax))
+extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups, Config::kRowGroups), gmma_large_blocks(Config::kKind))
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8

@@ -5,6 +5,13 @@
 
 namespace xqajit::device {
 
+// Of a kernel, what its sizes depend on.
+struct GmmaKind {
+    u32 head_dim, kv_bytes, m_tile;
+    bool fp8_math = false;  // q and the weights are rounded to e4m3
+    bool skips = false;     // skip-softmax
+};
+
 // K and V come as boxes of a tensor map: the tokens of a page, of one head, and of one segment of their rows.
 struct GmmaShape {
     u32 segment_bytes;  // 64 or 128: what the tensor map's swizzle goes over
@@ -13,7 +20,7 @@ struct GmmaShape {
     u32 item_bytes;
     u32 blocks_an_sm;  // at once, each with one group, or the groups that share a tile: what the registers hold
     bool wide;         // a group multiplies a whole tile by wgmma; else each warp its own tokens by mma
-    bool fp8_math;     // q and the weights are rounded to e4m3: wide, whatever the rows
+    bool fp8_math;     // wide, whatever the rows
     u32 row_groups;    // groups that share a tile, each with rows of its own
 };
 
@@ -30,21 +37,22 @@ constexpr u32 gmma_ahead(u32 m_tile) { return m_tile > 8 ? 4 : 6; }
 constexpr u32 kGmmaVerdicts = 8;  // a power of two, and more than tiles ahead
 
 // Blocks of all groups that the kernel keeps its registers few enough for, an SM.
-constexpr u32 gmma_large_blocks(u32 head_dim, u32 m_tile, bool fp8_math = false, bool skips = false) {
-    if (skips) return 1;
-    if (fp8_math && m_tile <= kMostNarrowRows) return 2;
-    return head_dim <= 128 && (m_tile == 8 || m_tile == kMostRowsOfGroup) ? 2 : 1;
+constexpr u32 gmma_large_blocks(GmmaKind kind) {
+    if (kind.skips) return 1;
+    if (kind.fp8_math && kind.m_tile <= kMostNarrowRows) return 2;
+    return kind.head_dim <= 128 && (kind.m_tile == 8 || kind.m_tile == kMostRowsOfGroup) ? 2 : 1;
 }
 
-constexpr GmmaShape gmma_shape(u32 head_dim, u32 kv_bytes, u32 m_tile, bool fp8_math = false) {
-    u32 const row_bytes = head_dim * kv_bytes;
+constexpr GmmaShape gmma_shape(GmmaKind kind) {
+    u32 const row_bytes = kind.head_dim * kind.kv_bytes;
     u32 const segment = row_bytes <= 64 ? 64 : 128;
     u32 const segments = (row_bytes + segment - 1) / segment;
     u32 const item = 64 * segment * segments;
-    bool const wide = fp8_math || m_tile > kMostNarrowRows;
-    u32 const row_groups = m_tile > kMostRowsOfGroup ? m_tile / kMostRowsOfGroup : 1;
-    bool const four = gmma_large_blocks(head_dim, m_tile, fp8_math) > 1 && (item < 16384 || m_tile == kMostRowsOfGroup);
-    return {segment, segments, 64, item, four ? 4u : 2u, wide, fp8_math, row_groups};
+    bool const wide = kind.fp8_math || kind.m_tile > kMostNarrowRows;
+    u32 const row_groups = kind.m_tile > kMostRowsOfGroup ? kind.m_tile / kMostRowsOfGroup : 1;
+    kind.skips = false;  // planned alike, that the division is
+    bool const four = gmma_large_blocks(kind) > 1 && (item < 16384 || kind.m_tile == kMostRowsOfGroup);
+    return {segment, segments, 64, item, four ? 4u : 2u, wide, kind.fp8_math, row_groups};
 }
 
 // Bytes that a wide block has in front of its rings, 0 of a narrow one.
@@ -78,12 +86,12 @@ constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {
 // Bytes of static shared memory, at most. A row's: q in whole segments and its factor, or both groups' statistics; and the cluster's. Then
 // the barriers, the work and padding. What is kept of tiles that may be skipped: the four warps' largest scores, two barriers and a word
 // each, and the scores of those ahead.
-constexpr u32 gmma_static_smem(u32 head_dim, u32 m_tile, bool fp8_math = false, bool skips = false) {
+constexpr u32 gmma_static_smem(GmmaKind kind) {
     constexpr u32 kClusterStats = 8, kFactor = 4, kGroupStats = 32, kRest = 1024;
-    bool const wide = fp8_math || m_tile > kMostNarrowRows;
-    u32 const row = wide ? kMostGmmaGroups * kGroupStats : (head_dim + 127) / 128 * 256 + kFactor;
-    u32 const verdicts = kGmmaVerdicts * (m_tile * 16 + 20) + gmma_ahead(m_tile) * 64 * m_tile * 4;
-    return m_tile * (row + kClusterStats) + kRest + (skips ? kMostGmmaGroups * verdicts : 0);
+    bool const wide = gmma_shape(kind).wide;
+    u32 const row = wide ? kMostGmmaGroups * kGroupStats : (kind.head_dim + 127) / 128 * 256 + kFactor;
+    u32 const verdicts = kGmmaVerdicts * (kind.m_tile * 16 + 20) + gmma_ahead(kind.m_tile) * 64 * kind.m_tile * 4;
+    return kind.m_tile * (row + kClusterStats) + kRest + (kind.skips ? kMostGmmaGroups * verdicts : 0);
 }
 
 // Bytes of dynamic shared memory: operands and rings, and in their place at the end the partial result of each warp, or of each group.

@@ -22,51 +22,6 @@ template <u32 kRowBytes> inline u32 swizzled(u32 row, u32 vector) {
     return row * kRowBytes + ((vector ^ (kRowBytes == 128 ? row % 8 : row / 2 % 4)) << 4);
 }
 
-// Four 8 x 8 matrices of 16-bit elements, as mma has its accumulators: lane l names row l % 8 of matrix l / 8 (PTX ISA: stmatrix).
-// No C++ load reads what it writes, so other loads may pass it.
-inline void store_matrices(u32 address, u32 const (&word)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]));
-}
-
-inline void store_shared(u32 address, Vec16 vec) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(vec.word[0]), "r"(vec.word[1]), "r"(vec.word[2]), "r"(vec.word[3])
-                 : "memory");
-}
-
-inline void store_shared(u32 address, Vec8 vec) {
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" : : "r"(address), "r"(vec.word[0]), "r"(vec.word[1]) : "memory");
-}
-
-inline void store_shared(u32 address, u32 word) { asm volatile("st.shared.u32 [%0], %1;" : : "r"(address), "r"(word) : "memory"); }
-
-inline u32 load_shared_word(u32 address) {
-    u32 word;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
-    return word;
-}
-
-inline u32 load_shared_u16(u32 address) {
-    u16 half;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(address));
-    return half;
-}
-
-// Whether any of the group's 128 threads says so; a barrier as well (PTX ISA: barrier.red).
-inline bool any_of_group(u32 barrier, bool says) {
-    u32 any;
-    asm volatile(
-        "{\n\t.reg .pred says, any;\n\tsetp.ne.u32 says, %2, 0;\n\tbarrier.red.or.pred any, %1, 128, says;\n\tselp.u32 %0, 1, 0, "
-        "any;\n\t}"
-        : "=r"(any)
-        : "r"(barrier), "r"(static_cast<u32>(says))
-        : "memory");
-    return any != 0;
-}
-
 // Before the first product of several, and after registers of theirs were written.
 inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
 
@@ -111,7 +66,7 @@ inline void end_products() {
                      : d                                                                                                       \
                      : "l"(a), "l"(b), "r"(add));                                                                              \
     }                                                                                                                          \
-    /* A in registers, as mma.m16n8k16 or .m16n8k32 has it; 8-bit KV alone, fp16 there. */                                     \
+    /* A in registers, as mma.m16n8k16 (8-bit KV made fp16) or .m16n8k32 (fp8) has it. */                                      \
     template <bool kTransposed> inline void multiply(float(&acc)[floats], u32 const(&a)[4], u64 b, u32 add) {                  \
         asm volatile(                                                                                                          \
             XQAJIT_PRODUCT("m64n" n "k16", "f16.f16", names, "{%" i0 ", %" i1 ", %" i2 ", %" i3 "}", "%" i4, "%" i5, ", %" i6) \

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernel_src/gmma/launch.h"
 #include "plan/plan.h"
 
 namespace xqajit {
@@ -21,6 +22,10 @@ struct BlockShape {
 // units: blocks that the launch has at least, one for each request, beam, KV head and row block.
 BlockShape hmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units);
 BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units);
+
+inline device::GmmaKind gmma_kind(KernelSpec const& spec) {
+    return {spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax};
+}
 
 // See most_dynamic_smem().
 std::uint32_t hmma_most_dynamic_smem(KernelSpec const& spec, std::uint32_t smem_optin);

@@ -2,7 +2,6 @@
 // measurements.
 #include <algorithm>
 
-#include "kernel_src/gmma/launch.h"
 #include "plan/blocks.h"
 #include "plan/ceil_div.h"
 
@@ -14,19 +13,14 @@ constexpr std::uint32_t kClusterSizes[] = {device::kClusterBlocks, 4, 2};
 constexpr std::uint64_t kLeastTokensOfABlock = 128;  // in a cluster: a block with fewer would only be merged
 constexpr std::uint64_t kMostTokensOfABlock = 768;   // where clusters leave SMs idle: more take longer than a merge
 
-bool has_fp8_math(KernelSpec const& spec) { return spec.numeric == XQAJIT_NUMERIC_FP8; }
-
-device::GmmaShape shape_of(KernelSpec const& spec) {
-    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, has_fp8_math(spec));
-}
+device::GmmaShape shape_of(KernelSpec const& spec) { return device::gmma_shape(gmma_kind(spec)); }
 
 std::uint32_t dynamic_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
     return device::gmma_dynamic_smem(shape_of(spec), spec.head_dim_v, dtype_bytes(spec.kv_dtype), spec.m_tile, groups, ring_items);
 }
 
 std::uint32_t block_smem(KernelSpec const& spec, std::uint32_t groups, std::uint32_t ring_items) {
-    return device::gmma_static_smem(spec.head_dim, spec.m_tile, has_fp8_math(spec), spec.skip_softmax) +
-           dynamic_smem(spec, groups, ring_items);
+    return device::gmma_static_smem(gmma_kind(spec)) + dynamic_smem(spec, groups, ring_items);
 }
 
 struct Rings {
@@ -67,7 +61,7 @@ void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t
 // that merging twice the warps does not cost more.
 bool two_large_blocks_pay(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     constexpr std::uint32_t kLongItem = 16384, kLongRequest = 2048;
-    bool const fit = device::gmma_large_blocks(spec.head_dim, spec.m_tile, has_fp8_math(spec), spec.skip_softmax) >= 2;
+    bool const fit = device::gmma_large_blocks(gmma_kind(spec)) >= 2;
     return fit && units <= 2 * std::uint64_t{bounds.sm_count} &&
            (shape_of(spec).item_bytes >= kLongItem || bounds.max_len > kLongRequest);
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernel_src/gmma/launch.h"
+#include "plan/blocks.h"
 
 namespace xqajit {
 
@@ -33,7 +33,7 @@ Result<std::uint64_t> encodable(Stride const& stride, char operand, std::uint64_
 Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs const& args, char operand, std::uint32_t head_dim,
                                       device::KvTensor const& tensor) {
     std::uint32_t const kv_bytes = dtype_bytes(spec.kv_dtype);
-    device::GmmaShape const shape = device::gmma_shape(head_dim, kv_bytes, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8);
+    device::GmmaShape const shape = device::gmma_shape(gmma_kind(spec));
     bool const paged = spec.page_size != 0;
     // Contiguous KV without a token is not read, but has a map.
     std::uint64_t const tokens = paged ? spec.page_size : std::max<std::uint64_t>(1, static_cast<std::uint64_t>(args.capacity));

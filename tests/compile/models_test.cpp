@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "catch.h"
-#include "gmma/launch.h"
 #include "hmma/launch.h"
+#include "plan/blocks.h"
 #include "plan/plan.h"
 #include "select/select.h"
 #include "shapes.h"
@@ -91,8 +91,8 @@ std::vector<KernelSpec> distinct_kernels(std::string const& target, Family famil
 // gmma keeps some kernels to the registers of a second large block an SM, which is worth more than the few words that some group sizes spill.
 std::uint32_t most_spilled(KernelSpec const& spec) {
     if (spec.family != Family::kGmma || spec.skip_softmax) return 0;
-    bool const keeps_registers =
-        spec.m_tile > device::kMostRowsOfGroup || device::gmma_large_blocks(spec.head_dim, spec.m_tile) > 1;
+    bool const keeps_registers = spec.m_tile > device::kMostRowsOfGroup ||
+                                 device::gmma_large_blocks({spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile}) > 1;
     return keeps_registers ? 96 : 0;
 }
 
@@ -108,9 +108,7 @@ void require_lean(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     std::uint32_t const smem_optin = arch_from_name(spec.target)->smem_optin;
     CHECK(compiled->static_smem + most_dynamic_smem(spec, smem_optin) <= smem_optin);
     // What the host reckons with.
-    if (spec.family == Family::kGmma)
-        CHECK(compiled->static_smem <=
-              device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax));
+    if (spec.family == Family::kGmma) CHECK(compiled->static_smem <= device::gmma_static_smem(gmma_kind(spec)));
     if (spec.family == Family::kHmma)
         CHECK(compiled->static_smem <= device::hmma_static_smem(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile));
 }
@@ -139,24 +137,14 @@ void no_spills_elsewhere(std::size_t half, Edit edit = plain) {
     }
 }
 
-device::GmmaShape shape_of(KernelSpec const& spec) {
-    return device::gmma_shape(spec.head_dim, static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype)), spec.m_tile,
-                              spec.numeric == XQAJIT_NUMERIC_FP8);
-}
-
-std::uint32_t static_smem(KernelSpec const& spec) {
-    return device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax);
-}
-
 // Of a gmma kernel's blocks on an SM, which its registers and its shared memory must hold.
 struct Together {
     std::uint32_t groups, blocks;
 };
 
 std::vector<Together> planned_together(KernelSpec const& spec) {
-    device::GmmaShape const shape = shape_of(spec);
-    return {{1, shape.blocks_an_sm},
-            {device::kMostGmmaGroups, device::gmma_large_blocks(spec.head_dim, spec.m_tile, shape.fp8_math, spec.skip_softmax)}};
+    return {{1, device::gmma_shape(gmma_kind(spec)).blocks_an_sm},
+            {device::kMostGmmaGroups, device::gmma_large_blocks(gmma_kind(spec))}};
 }
 
 // Each of an SM's four partitions holds whole warps, whose registers come by 256.
@@ -169,20 +157,21 @@ std::uint32_t blocks_that_registers_hold(std::uint32_t registers, std::uint32_t 
 std::uint32_t blocks_that_smem_holds(KernelSpec const& spec, Together const& together) {
     constexpr std::uint32_t kSmemOfAnSm = 233472, kReserved = 1024;
     auto const kv_bytes = static_cast<std::uint32_t>(dtype_bytes(spec.kv_dtype));
-    device::GmmaShape const shape = shape_of(spec);
+    device::GmmaShape const shape = device::gmma_shape(gmma_kind(spec));
     std::uint32_t const items = device::gmma_ring_items(shape, together.groups, together.blocks);
     std::uint32_t const dynamic = device::gmma_dynamic_smem(shape, spec.head_dim, kv_bytes, spec.m_tile, together.groups, items);
-    return kSmemOfAnSm / (static_smem(spec) + dynamic + kReserved);
+    return kSmemOfAnSm / (device::gmma_static_smem(gmma_kind(spec)) + dynamic + kReserved);
 }
 
 void require_to_fit(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     auto const compiled = compile(nvrtc, request_of(spec));
     INFO(to_string(spec) << "\n" << compiled.status().message() << "\n" << compiled.status().detail());
     REQUIRE(compiled.ok());
-    CHECK(compiled->static_smem <= static_smem(spec));
+    CHECK(compiled->static_smem <= device::gmma_static_smem(gmma_kind(spec)));
     for (Together const& together : planned_together(spec)) {
         INFO(compiled->registers << " registers, " << together.blocks << " blocks of " << together.groups << " groups");
-        CHECK(blocks_that_registers_hold(compiled->registers, device::gmma_threads(together.groups, shape_of(spec).row_groups)) >=
+        CHECK(blocks_that_registers_hold(compiled->registers,
+                                         device::gmma_threads(together.groups, device::gmma_shape(gmma_kind(spec)).row_groups)) >=
               together.blocks);
         CHECK(blocks_that_smem_holds(spec, together) >= together.blocks);
     }

@@ -1,8 +1,8 @@
 // gmma's blocks: groups, blocks an SM, clusters, and the shared memory that each gets.
 #include "catch.h"
 #include "common/work_division.h"
-#include "gmma/launch.h"
 #include "launches.h"
+#include "plan/blocks.h"
 
 using namespace xqajit;
 using test::bounds_of;
@@ -22,13 +22,9 @@ LaunchBounds balanced(std::uint32_t batch, std::uint64_t max_len, std::uint32_t 
     return bounds;
 }
 
-std::uint64_t static_smem(KernelSpec const& spec) {
-    return device::gmma_static_smem(spec.head_dim, spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8, spec.skip_softmax);
-}
+std::uint64_t static_smem(KernelSpec const& spec) { return device::gmma_static_smem(gmma_kind(spec)); }
 
-device::GmmaShape shape_of(KernelSpec const& spec) {
-    return device::gmma_shape(spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile, spec.numeric == XQAJIT_NUMERIC_FP8);
-}
+device::GmmaShape shape_of(KernelSpec const& spec) { return device::gmma_shape(gmma_kind(spec)); }
 
 // That take turns by tiles.
 std::uint32_t groups_of(KernelSpec const& spec, LaunchPlan const& plan) {
@@ -38,16 +34,16 @@ std::uint32_t groups_of(KernelSpec const& spec, LaunchPlan const& plan) {
 }  // namespace
 
 TEST_CASE("gmma's static shared memory holds the rows of q and their statistics", "[plan]") {
-    CHECK(device::gmma_static_smem(16, 8) == 8 * 268 + 1024);
-    CHECK(device::gmma_static_smem(128, 16) == 16 * 268 + 1024);
-    CHECK(device::gmma_static_smem(144, 8) == 8 * 524 + 1024);
-    CHECK(device::gmma_static_smem(256, 8) == 8 * 524 + 1024);
-    CHECK(device::gmma_static_smem(128, 64) == 64 * 72 + 1024);  // those of both groups, and the cluster's
+    CHECK(device::gmma_static_smem({16, 2, 8}) == 8 * 268 + 1024);
+    CHECK(device::gmma_static_smem({128, 2, 16}) == 16 * 268 + 1024);
+    CHECK(device::gmma_static_smem({144, 2, 8}) == 8 * 524 + 1024);
+    CHECK(device::gmma_static_smem({256, 2, 8}) == 8 * 524 + 1024);
+    CHECK(device::gmma_static_smem({128, 2, 64}) == 64 * 72 + 1024);  // those of both groups, and the cluster's
 }
 
 TEST_CASE("a wide gmma block has q in front of its rings, and each group's weights", "[plan]") {
     auto const operands = [](std::uint32_t head_dim, std::uint32_t bytes, std::uint32_t rows, std::uint32_t groups) {
-        return device::gmma_operand_bytes(device::gmma_shape(head_dim, bytes, rows), bytes, rows, groups);
+        return device::gmma_operand_bytes(device::gmma_shape({head_dim, bytes, rows}), bytes, rows, groups);
     };
     CHECK(operands(128, 2, 16, 2) == 0);
     CHECK(operands(64, 2, 32, 1) == 32 * 128 + 8192);
@@ -62,8 +58,10 @@ TEST_CASE("a wide gmma block has q in front of its rings, and each group's weigh
 
 TEST_CASE("what gmma keeps of tiles that may be skipped fits beside the rings, in as many blocks", "[plan]") {
     // Two groups: 8 verdicts of four warps' rows, two barriers and a word; scores of 6 or 4 tiles of 64 tokens.
-    CHECK(device::gmma_static_smem(128, 8, false, true) == 8 * 268 + 1024 + 2 * (8 * (4 * 8 * 4 + 20) + 6 * 64 * 8 * 4));
-    CHECK(device::gmma_static_smem(128, 16, false, true) == 16 * 268 + 1024 + 2 * (8 * (4 * 16 * 4 + 20) + 4 * 64 * 16 * 4));
+    CHECK(device::gmma_static_smem({.head_dim = 128, .kv_bytes = 2, .m_tile = 8, .skips = true}) ==
+          8 * 268 + 1024 + 2 * (8 * (4 * 8 * 4 + 20) + 6 * 64 * 8 * 4));
+    CHECK(device::gmma_static_smem({.head_dim = 128, .kv_bytes = 2, .m_tile = 16, .skips = true}) ==
+          16 * 268 + 1024 + 2 * (8 * (4 * 16 * 4 + 20) + 4 * 64 * 16 * 4));
     for (std::uint32_t const head_dim : {16u, 64u, 128u, 256u})
         for (std::int32_t const kv_dtype : {XQAJIT_DTYPE_BF16, XQAJIT_DTYPE_INT8})
             for (std::uint32_t const rows : {8u, 16u}) {
@@ -89,17 +87,17 @@ TEST_CASE("rings hold what an SM's blocks together should have on their way, and
                                            {64, 2, 8, 12, 6, 3}, {128, 1, 8, 12, 6, 3}, {128, 2, 8, 6, 3, 2},
                                            {256, 1, 8, 6, 3, 2}, {256, 2, 8, 3, 2, 2},  {128, 2, 16, 6, 3, 2}};
     for (auto const& [head_dim, bytes, rows, one, two, four] : kItems) {
-        device::GmmaShape const shape = device::gmma_shape(head_dim, bytes, rows);
+        device::GmmaShape const shape = device::gmma_shape({head_dim, bytes, rows});
         INFO(head_dim << ", " << bytes << " bytes, " << rows << " rows");
         CHECK(device::gmma_ring_items(shape, 1, 1) == one);
         CHECK(device::gmma_ring_items(shape, 1, 2) == two);
         CHECK(device::gmma_ring_items(shape, 2, 1) == two);
         CHECK(device::gmma_ring_items(shape, 1, 4) == four);
     }
-    CHECK(device::gmma_shape(64, 2, 8).blocks_an_sm == 4);
-    CHECK(device::gmma_shape(128, 1, 8).blocks_an_sm == 4);
-    CHECK(device::gmma_shape(128, 1, 16).blocks_an_sm == 2);
-    CHECK(device::gmma_shape(128, 2, 8).blocks_an_sm == 2);
+    CHECK(device::gmma_shape({64, 2, 8}).blocks_an_sm == 4);
+    CHECK(device::gmma_shape({128, 1, 8}).blocks_an_sm == 4);
+    CHECK(device::gmma_shape({128, 1, 16}).blocks_an_sm == 2);
+    CHECK(device::gmma_shape({128, 2, 8}).blocks_an_sm == 2);
 }
 
 TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and many units small blocks", "[plan]") {

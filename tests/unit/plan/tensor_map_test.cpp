@@ -49,7 +49,7 @@ TEST_CASE("gmma's rows are cut into segments of a swizzle, and its items hold a 
                            {192, 2, 128, 3, 24576, 2},
                            {256, 1, 128, 2, 16384, 2},
                            {256, 2, 128, 4, 32768, 2}}) {
-        device::GmmaShape const shape = device::gmma_shape(row.head_dim, row.kv_bytes, 8);
+        device::GmmaShape const shape = device::gmma_shape({row.head_dim, row.kv_bytes, 8});
         INFO(row.head_dim << " elements of " << row.kv_bytes << " bytes");
         CHECK(shape.segment_bytes == row.segment_bytes);
         CHECK(shape.segments == row.segments);
@@ -59,7 +59,7 @@ TEST_CASE("gmma's rows are cut into segments of a swizzle, and its items hold a 
     }
     for (std::uint32_t head_dim = 16; head_dim <= 256; head_dim += 16)
         for (std::uint32_t const kv_bytes : {1u, 2u}) {
-            device::GmmaShape const shape = device::gmma_shape(head_dim, kv_bytes, 8);
+            device::GmmaShape const shape = device::gmma_shape({head_dim, kv_bytes, 8});
             CHECK(shape.segment_bytes * shape.segments >= head_dim * kv_bytes);
             CHECK(shape.segment_bytes * (shape.segments - 1) < head_dim * kv_bytes);
             CHECK(shape.item_bytes == shape.tile_tokens * shape.segment_bytes * shape.segments);
@@ -206,7 +206,7 @@ TEST_CASE("a box fits its swizzle and a copy's limits, for every head, type and 
                 TensorMapDescription const map = described(k_tensor_map(spec, arguments(8, tensor(1 << 20, 1 << 13, 1 << 9), {})));
                 INFO(map.to_string());
                 std::uint32_t const kv_bytes = dtype_bytes(kv_dtype);
-                device::GmmaShape const shape = device::gmma_shape(head_dim, kv_bytes, 8);
+                device::GmmaShape const shape = device::gmma_shape({head_dim, kv_bytes, 8});
                 CHECK(map.box[0] * kv_bytes == map.swizzle_bytes);
                 CHECK(map.box[0] * shape.segments >= head_dim);
                 CHECK(shape.tile_tokens % map.box[2] == 0);
