@@ -12,17 +12,6 @@ namespace {
 
 constexpr std::int32_t kStyles[] = {XQAJIT_ROPE_NONE, XQAJIT_ROPE_NEOX, XQAJIT_ROPE_GPTJ};
 
-// A service of its own on the fixture's GPU.
-Gpu& gmma() {
-    static Gpu* const opened = [] {
-        gpu();
-        Result<std::unique_ptr<Gpu>> result = Gpu::open("gmma");
-        require_ok(result.status());
-        return result->release();
-    }();
-    return *opened;
-}
-
 // What needs no input_kv and still is refused has no GPU of its own here.
 void require_gmma() {
     xqajit_params const plain = make_spec({}).params;

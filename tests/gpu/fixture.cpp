@@ -17,6 +17,16 @@ Gpu& gpu() {
     return *opened;
 }
 
+Gpu& gmma() {
+    gpu();
+    static Gpu* const opened = [] {
+        Result<std::unique_ptr<Gpu>> result = Gpu::open("gmma");
+        require_ok(result.status());
+        return result->release();
+    }();
+    return *opened;
+}
+
 ProblemSpec make_spec(Shape const& shape) {
     gpu();
     ProblemSpec spec;

@@ -2,13 +2,15 @@
 #pragma once
 
 #include "catch.h"
-#include "gpu/device_problem.h"
 #include "gpu/problem.h"
+#include "gpu/run_and_check.h"
 
 namespace xqajit::testing {
 
 // The process's GPU. Where there is none the test is a skip.
 Gpu& gpu();
+// The same, with gmma forced whatever XQAJIT_FORCE_KERNEL says: for what gmma alone has.
+Gpu& gmma();
 
 // The shape that a test starts from; a zero kv or out type is the query's.
 struct Shape {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "gpu/device_problem.h"
+#include "gpu/run_and_check.h"
 
 namespace xqajit::testing {
 

@@ -9,17 +9,6 @@ using namespace xqajit::testing;
 
 namespace {
 
-// Of gmma's service: the shapes are its alone.
-Gpu& gmma() {
-    gpu();
-    static Gpu* const opened = [] {
-        Result<std::unique_ptr<Gpu>> result = Gpu::open("gmma");
-        require_ok(result.status());
-        return result->release();
-    }();
-    return *opened;
-}
-
 ProblemSpec make_skipping(Shape const& shape, float threshold, Draw draw = Draw::kPeaked) {
     ProblemSpec spec = make_spec(shape);
     spec.params.skip_softmax = 1;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "gpu/arguments.h"
-#include "gpu/device_problem.h"
+#include "gpu/run_and_check.h"
 #include "reference/codec.h"
 #include "vectors/vector_case.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "../cli.h"
-#include "gpu/device_problem.h"
 #include "gpu/problem.h"
+#include "gpu/run_and_check.h"
 #include "tools/measure/timing.h"
 
 namespace xqajit::cli {
