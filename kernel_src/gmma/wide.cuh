@@ -11,7 +11,7 @@ namespace xqajit::device {
 
 static_assert(Config::kShape.wide, "kernel.cu includes this for wide blocks");
 
-constexpr u32 kColumns = Config::kColumns;  // rows of a group
+constexpr u32 kColumns = Config::kColumns;  // of a group's products: its query rows
 using WideTile = float[kColumns / 2];       // 64 x kColumns accumulators: see wgmma.cuh
 
 // Of this lane. Its columns: 8 * j + 2 * quarter and the next.
@@ -21,11 +21,15 @@ struct ConsumerState {
 };
 constexpr u32 kPartialsOfGroup = 1;
 
+// weight = exp2(score * scale - base). base: the largest scaled score so far less kLargestWeight, or somewhat less.
+struct alignas(8) Affine {
+    float scale, base;
+};
+
 // The columns' statistics, the same in the four warps.
 struct alignas(16) GroupShared {
-    Pair
-        affine[kColumns];  // weight = exp2(score * x - y). y: the largest scaled score so far less kLargestWeight, or somewhat less
-    float limit[kColumns];                             // a raw score above it raises y; -inf where no token was visible yet
+    Affine affine[kColumns];
+    float limit[kColumns];                             // a raw score above it raises the base; -inf where no token was visible yet
     float factor[Config::kHasSoftcap ? kColumns : 1];  // of raw scores, in units of the cap
     float of_warp[4][kColumns];                        // what the warps tell one another
 };
@@ -40,7 +44,7 @@ constexpr u32 operand_bytes(u32 nb_groups) {
 }
 constexpr u32 kWeightBytes = gmma_weight_bytes(Config::kShape, Config::kMTile);
 
-// Log2 of the largest weight of a row whose y is exact, and how far y may lag behind. e4m3 goes from 2^-9 to 448.
+// Log2 of the largest weight of a row whose base is exact, and how far the base may lag behind. e4m3 goes from 2^-9 to 448.
 constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kWideLag = Config::kFp8Math ? 2.0f : kMaxLag;
 constexpr u32 query_arrivals(u32 nb_warps) { return 32 * nb_warps; }
 
@@ -64,7 +68,7 @@ inline void store_query(KernelArgs const& args, Work const& work, u32 query, Con
         float const factor = store_query_vector(args, work, query, m, l % kQueryLanes);
         if (l % kQueryLanes != 0) continue;
         for (u32 g = m / kColumns; g < nb_groups * Config::kRowGroups; g += Config::kRowGroups) {
-            own.group[g].affine[m % kColumns] = Pair{softened_factor(factor), 0.0f};
+            own.group[g].affine[m % kColumns] = Affine{softened_factor(factor), 0.0f};
             own.group[g].limit[m % kColumns] = negative_infinity();
             if (Config::kHasSoftcap) own.group[g].factor[m % kColumns] = factor;
         }
@@ -94,6 +98,11 @@ inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32
     for (u32 i = 0; i < kColumns / 2; ++i) s[i] = hidden >> i & 1u ? negative_infinity() : s[i];
 }
 
+// Of column m, over the group's warps.
+inline float largest_of_warps(GroupShared const& own, u32 m) {
+    return fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
+}
+
 // Raises the columns' bases to the tile's largest scores, and what was summed so far with them. All threads of the group.
 inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile const& s, ConsumerState& state) {
 #pragma unroll
@@ -107,10 +116,10 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
 #pragma unroll
     for (u32 i = 0; i < kColumns / 4; ++i) {
         u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
-        float const largest = fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
-        float const scaled = largest * own.affine[m].x - kLargestWeight;
+        float const largest = largest_of_warps(own, m);
+        float const scaled = largest * own.affine[m].scale - kLargestWeight;
         bool const first = own.limit[m] == negative_infinity();
-        float const rescale = first || scaled <= own.affine[m].y ? 1.0f : exp2_approx(own.affine[m].y - scaled);
+        float const rescale = first || scaled <= own.affine[m].base ? 1.0f : exp2_approx(own.affine[m].base - scaled);
         state.sum[i] *= rescale;
 #pragma unroll
         for (u32 t = 0; t < Config::kValueTiles; ++t) {
@@ -121,10 +130,10 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
     sync_some(barrier, 128);
     u32 const m = warp * 32 + lane.eighth * 4 + lane.quarter;
     if (m < kColumns) {
-        float const largest = fmaxf(fmaxf(own.of_warp[0][m], own.of_warp[1][m]), fmaxf(own.of_warp[2][m], own.of_warp[3][m]));
-        float const scale = own.affine[m].x, scaled = largest * scale - kLargestWeight;
-        if (largest != negative_infinity() && (own.limit[m] == negative_infinity() || scaled > own.affine[m].y)) {
-            own.affine[m].y = scaled;
+        float const largest = largest_of_warps(own, m);
+        float const scale = own.affine[m].scale, scaled = largest * scale - kLargestWeight;
+        if (largest != negative_infinity() && (own.limit[m] == negative_infinity() || scaled > own.affine[m].base)) {
+            own.affine[m].base = scaled;
             own.limit[m] = (scaled + kLargestWeight + kWideLag) / scale;
         }
     }
@@ -168,7 +177,8 @@ inline void soften(GroupShared& own, u32 barrier, u32 warp, Lane lane, WideTile&
 #pragma unroll
     for (u32 j = 0; j < kColumns / 8; ++j) {
         float* const score = &s[4 * j];
-        Quad const affine = *reinterpret_cast<Quad const*>(&own.affine[8 * j + 2 * lane.quarter]);
+        Quad const affine =  // both columns'
+            *reinterpret_cast<Quad const*>(&own.affine[8 * j + 2 * lane.quarter]);
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
 #pragma unroll
@@ -251,7 +261,7 @@ inline void store_state(ConsumerState const& state, ConsumerShared const& shared
     for (u32 i = 0; i < kColumns / 4; ++i) {
         u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
         if (warp % 4 == 0 && lane.eighth == 0) {
-            float const max = own.limit[m] == negative_infinity() ? negative_infinity() : own.affine[m].y;
+            float const max = own.limit[m] == negative_infinity() ? negative_infinity() : own.affine[m].base;
             *reinterpret_cast<Pair*>(stats_of(partial, row + m)) = Pair{max, state.sum[i]};
         }
 #pragma unroll

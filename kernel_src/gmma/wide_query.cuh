@@ -55,7 +55,8 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
         float largest = largest_of<Config::kQType>(q);
 #pragma unroll
         for (u32 mask = 1; mask < kQueryLanes; mask *= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
-        row_scale = scale_to < Config::kFp8Math ? 7 : 14 > (largest);  // e4m3 goes to 448
+        constexpr int kBits = Config::kFp8Math ? 7 : 14;  // e4m3 goes to 448
+        row_scale = scale_to<kBits>(largest);
     }
     float const factor = score_factor(args, row_scale);
     if (Config::k8Bit && factor < 0.0f) q = negated(q);
