@@ -76,4 +76,14 @@ struct Instance {
     static_assert(!(kSpecDec == SpecDec::kTree && kHasWindow), "a tree mask has no window");
 };
 
+// What a warp of a family with tensor cores takes at once.
+struct TensorInstance : Instance {
+    static constexpr bool k8Bit = kVecElems == 16;
+    static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
+    static constexpr u32 kRowTiles = kMTile / 8;
+    // K: the 4 lanes of a token hold a chunk with one load; an mma step takes 16 of its elements.
+    static constexpr u32 kChunkK = 4 * kVecElems;
+    static constexpr u32 kStepsK = kChunkK / 16;
+};
+
 }  // namespace xqajit::device

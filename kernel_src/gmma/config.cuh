@@ -6,21 +6,15 @@
 
 namespace xqajit::device {
 
-struct Config : Instance {
-    static constexpr bool k8Bit = kVecElems == 16;
-    static constexpr bool kFp8Math = !kExact16;                        // q and the weights are rounded to e4m3
-    static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
-    static constexpr u32 kRowTiles = kMTile / 8;
+struct Config : TensorInstance {
+    static constexpr bool kFp8Math = !kExact16;  // q and the weights are rounded to e4m3
     static constexpr GmmaKind kKind = {kHeadDim, type_bytes(kKvType), kMTile, kFp8Math, kSkipSoftmax};
     static constexpr GmmaShape kShape = gmma_shape(kKind);
     static constexpr u32 kSegment = kShape.segment_bytes, kSegments = kShape.segments;
     static constexpr u32 kSegmentElems = kSegment / type_bytes(kKvType);
-    // K: the 4 lanes of a token hold a chunk of 64 bytes with one load; an mma step takes 16 elements. A lane's vectors of the two
-    // chunks of a segment of 128 bytes are neighbours: so eight lanes, of two tokens, meet all banks.
-    static constexpr u32 kChunkK = 4 * kVecElems;
+    // A lane's vectors of the two chunks of K in a segment of 128 bytes are neighbours: so eight lanes, of two tokens, meet all banks.
     static constexpr u32 kChunksSegment = kSegment / 64;
     static constexpr u32 kChunksK = kSegments * kChunksSegment;
-    static constexpr u32 kStepsK = kChunkK / 16;
     // The first element of the 16 bytes that lane%4 == quarter has of a chunk.
     static constexpr u32 key_element(u32 chunk, u32 quarter) {
         return chunk / kChunksSegment * kSegmentElems + (quarter * kChunksSegment + chunk % kChunksSegment) * kVecElems;

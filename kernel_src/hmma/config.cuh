@@ -6,14 +6,9 @@
 
 namespace xqajit::device {
 
-struct Config : Instance {
-    static constexpr bool k8Bit = kVecElems == 16;
-    static constexpr bool kFp16Math = k8Bit || kQType == Type::kFp16;  // else bf16
-    static constexpr u32 kRowTiles = kMTile / 8;
-    // K: the 4 lanes of a token hold kChunkK consecutive elements with one load; an mma step takes 16 of them.
-    static constexpr u32 kChunkK = 4 * kVecElems;
+struct Config : TensorInstance {
+    // A chunk of K is consecutive elements.
     static constexpr u32 kChunksK = (kHeadDim + kChunkK - 1) / kChunkK;
-    static constexpr u32 kStepsK = kChunkK / 16;
     // The first element of the 16 bytes that lane%4 == quarter has of a chunk.
     static constexpr u32 key_element(u32 chunk, u32 quarter) { return chunk * kChunkK + quarter * kVecElems; }
     // V: 8 lanes hold kChunkV consecutive elements of a token with one load; an mma tile has 16 of them as its rows.
