@@ -36,6 +36,9 @@ constexpr u32 kLeastGmmaItems = 2;      // of one ring: K and V
 constexpr u32 gmma_ahead(u32 m_tile) { return m_tile > 8 ? 4 : 6; }
 constexpr u32 kGmmaVerdicts = 8;  // a power of two, and more than tiles ahead
 
+// Query rows of a narrow block, at most: accumulators of a large head leave no room for more.
+constexpr u32 gmma_narrow_rows(u32 head_dim) { return head_dim > 128 ? 8 : kMostNarrowRows; }
+
 // Blocks of all groups that the kernel keeps its registers few enough for, an SM.
 constexpr u32 gmma_large_blocks(GmmaKind kind) {
     if (kind.skips) return 1;

@@ -47,8 +47,7 @@ Result<TensorMapDescription> describe(KernelSpec const& spec, device::KernelArgs
     Stride const strides[] = {{"head", tensor.stride_head, map.dims[1]},
                               {"token", tensor.stride_token, map.dims[2]},
                               {"page", tensor.stride_page, map.dims[3]}};
-    bool const gmmas_alone = spec.input_kv || spec.skip_softmax || spec.numeric == XQAJIT_NUMERIC_FP8;
-    char const* const way_out = gmmas_alone ? "" : "; hmma takes any";
+    char const* const way_out = is_gmmas_alone(spec) ? "" : "; hmma takes any";
     for (std::size_t i = 0; i < map.strides.size(); ++i) {
         Result<std::uint64_t> const bytes = encodable(strides[i], operand, std::uint64_t{head_dim} * kv_bytes, way_out);
         if (!bytes.ok()) return bytes.status();

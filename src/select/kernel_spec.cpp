@@ -30,10 +30,10 @@ std::uint32_t hmma_m_tile(XQAParams const& params, std::uint32_t rows, std::uint
 
 // Of gmma: warps' own rows, or a group's, whose accumulators of a large head leave room for half as many.
 std::uint32_t gmma_m_tile(XQAParams const& params, std::uint32_t rows) {
-    bool const large = params.head_dim > 128, fp8_math = params.numeric == XQAJIT_NUMERIC_FP8;
+    bool const fp8_math = params.numeric == XQAJIT_NUMERIC_FP8;
     if (rows <= 8) return 8;
-    if (rows <= device::kMostNarrowRows && (!large || fp8_math)) return device::kMostNarrowRows;
-    return rows <= 32 || large ? 32 : 64;
+    if (rows <= (fp8_math ? device::kMostNarrowRows : device::gmma_narrow_rows(params.head_dim))) return device::kMostNarrowRows;
+    return rows <= 32 || params.head_dim > 128 ? 32 : 64;
 }
 
 // Query rows that one block holds. A row is one query head of one query token; the rows of a KV head are all its heads' and tokens'.

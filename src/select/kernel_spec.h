@@ -41,6 +41,11 @@ struct KernelSpec {
     bool operator==(KernelSpec const&) const = default;
 };
 
+// What no other family computes. Shape: XQAParams or KernelSpec.
+template <class Shape> bool is_gmmas_alone(Shape const& shape) {
+    return shape.input_kv != 0 || shape.skip_softmax != 0 || shape.numeric == XQAJIT_NUMERIC_FP8;
+}
+
 std::string to_string(KernelSpec const& spec);  // one line
 std::string to_json(KernelSpec const& spec);
 

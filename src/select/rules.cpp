@@ -26,6 +26,7 @@ bool is_one_of(std::uint32_t value, std::initializer_list<std::uint32_t> accepte
 // What a refusal quotes.
 template <auto Member> std::string number(char const* name, Params const& p) { return fmt::format("{} {}", name, p.*Member); }
 std::string arch_found(Params const&, Arch const& a) { return "arch " + a.target; }
+std::uint64_t rows_of(Params const& p) { return std::uint64_t{group_of(p)} * p.q_len; }
 std::uint32_t row_bytes(Params const& p) { return p.head_dim * dtype_bytes(p.kv_dtype); }
 std::string group_found(Params const& p, Arch const&) { return fmt::format("group size {}", group_of(p)); }
 std::string rows_found(Params const& p, Arch const&) { return fmt::format("{} x {}", group_of(p), p.q_len); }
@@ -86,7 +87,6 @@ bool has_reference_page(Params const& p, Arch const&) { return is_one_of(p.page_
 bool is_exact16(Params const& p, Arch const&) { return p.numeric == XQAJIT_NUMERIC_EXACT16; }
 bool has_no_input_kv(Params const& p, Arch const&) { return p.input_kv == 0; }
 bool has_no_skip_softmax(Params const& p, Arch const&) { return p.skip_softmax == 0; }
-bool is_gmmas_alone(Params const& p) { return p.input_kv != 0 || p.skip_softmax != 0 || p.numeric == XQAJIT_NUMERIC_FP8; }
 // A draft's rows read the same KV, so it is not plain however many heads share it.
 bool reuses_kv(Params const& p, Arch const&) { return group_of(p) > 1 || p.beam_width > 1 || drafts(p); }
 
@@ -161,7 +161,7 @@ constexpr Rule kGmma[] = {
     {"gmma.group", "group size is 1..128", has_group_to_128, group_found},
     {"gmma.beam", "beam_width is 1", has_beam_1, beam_found},
     {"gmma.rows", "group size x q_len is at most 16 where head_dim is below 64: more rows are multiplied by tiles of 64 elements",
-     [](Params const& p, Arch const&) { return p.head_dim >= 64 || std::uint64_t{group_of(p)} * p.q_len <= device::kMostNarrowRows; }, rows_found},
+     [](Params const& p, Arch const&) { return p.head_dim >= 64 || rows_of(p) <= device::kMostNarrowRows; }, rows_found},
     {"gmma.page", kReferencePage, has_reference_page, page_found},
     {"gmma.numeric", "numeric is exact16, or fp8 without a linear draft, whose acceptance rounding would lower",
      [](Params const& p, Arch const& a) { return is_exact16(p, a) || p.spec_dec != XQAJIT_SPEC_DEC_LINEAR; }, draft_numeric_found},
@@ -169,8 +169,7 @@ constexpr Rule kGmma[] = {
      [](Params const& p, Arch const&) { return p.input_kv == 0 || (!drafts(p) && p.skip_softmax == 0); }, append_found},
     {"gmma.skip_softmax", "tiles are skipped for 16-bit arithmetic of at most 16 rows, or 8 where head_dim is above 128: skip_softmax is 0 elsewhere",
      [](Params const& p, Arch const&) {
-         return p.skip_softmax == 0 || (p.numeric != XQAJIT_NUMERIC_FP8 &&
-                                        std::uint64_t{group_of(p)} * p.q_len <= (p.head_dim > 128 ? 8 : device::kMostNarrowRows));
+         return p.skip_softmax == 0 || (p.numeric != XQAJIT_NUMERIC_FP8 && rows_of(p) <= device::gmma_narrow_rows(p.head_dim));
      }, skipping_found},
     {"gmma.mha", "KV is reused: group size above 1, or a draft; plain MHA is left to mmha, but for what gmma alone computes",
      [](Params const& p, Arch const& a) { return reuses_kv(p, a) || is_gmmas_alone(p); }, group_found, RuleKind::kChoice},

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "reference/append.h"
 #include "reference/codec.h"
 
 namespace xqajit::testing {
@@ -149,13 +150,7 @@ void move_to_qkv(ReferenceCase& c, ProblemSpec const& spec, Random& random) {
     c.q_stride_row = c.q_stride_head = 0;
     if (p.rope_style == XQAJIT_ROPE_NONE) return;
     c.max_pos = c.capacity;
-    c.cos_sin.reserve(static_cast<std::size_t>(c.max_pos) * p.rotary_dim);
-    for (std::int64_t position = 0; position < c.max_pos; ++position)
-        for (std::uint32_t i = 0; i < p.rotary_dim / 2; ++i) {
-            double const angle = static_cast<double>(position) * std::pow(10000.0, -2.0 * i / p.rotary_dim);
-            c.cos_sin.push_back(static_cast<float>(std::cos(angle)));
-            c.cos_sin.push_back(static_cast<float>(std::sin(angle)));
-        }
+    c.cos_sin = rope_angles(c.max_pos, p.rotary_dim, 10000);
 }
 
 }  // namespace xqajit::testing

@@ -76,6 +76,18 @@ bool may_be(std::int32_t dtype, std::uint32_t bits, double value, double slack) 
 
 }  // namespace
 
+std::vector<float> rope_angles(std::int64_t positions, std::uint32_t rotary_dim, double base) {
+    std::vector<float> angles;
+    angles.reserve(static_cast<std::size_t>(positions) * rotary_dim);
+    for (std::int64_t position = 0; position < positions; ++position)
+        for (std::uint32_t i = 0; i < rotary_dim / 2; ++i) {
+            double const angle = static_cast<double>(position) * std::pow(base, -2.0 * i / rotary_dim);
+            angles.push_back(static_cast<float>(std::cos(angle)));
+            angles.push_back(static_cast<float>(std::sin(angle)));
+        }
+    return angles;
+}
+
 ReferenceCase appended(ReferenceCase const& c) {
     ReferenceCase plain = c;
     plain.params.input_kv = plain.params.rope_style = 0;

@@ -5,6 +5,9 @@
 
 namespace xqajit::testing {
 
+// Cosine and sine of each pair's angle at each position, as args.cos_sin has them: position * base^(-2 i / rotary_dim).
+std::vector<float> rope_angles(std::int64_t positions, std::uint32_t rotary_dim, double base);
+
 // The plain launch (input_kv 0) that an input_kv launch must equal: q rotated and rounded to its type, and pools of its own that hold the
 // new tokens as they are stored. It shares no memory with `c`.
 ReferenceCase appended(ReferenceCase const& c);

@@ -43,29 +43,22 @@ ReferenceCase small_append(std::int32_t style, std::uint32_t rotary_dim = 0, std
     c.q_stride_row = c.q_stride_head = 0;
     if (style == XQAJIT_ROPE_NONE) return c;
     c.max_pos = 32;
-    for (std::int64_t position = 0; position < c.max_pos; ++position)
-        for (std::uint32_t i = 0; i < c.params.rotary_dim / 2; ++i) {
-            double const angle = static_cast<double>(position) / std::pow(100.0, 2.0 * i / c.params.rotary_dim);
-            c.cos_sin.push_back(static_cast<float>(std::cos(angle)));
-            c.cos_sin.push_back(static_cast<float>(std::sin(angle)));
-        }
+    c.cos_sin = rope_angles(c.max_pos, c.params.rotary_dim, 100);
     return c;
 }
 
+std::vector<double> bf16_head(Bytes const& rows, std::int64_t offset, std::uint32_t head_dim) {
+    std::vector<double> head;
+    for (std::uint32_t d = 0; d < head_dim; ++d) head.push_back(decode(XQAJIT_DTYPE_BF16, load_bits(rows.data(), offset + d, 2)));
+    return head;
+}
+
 std::vector<double> given(ReferenceCase const& c, std::uint32_t request, std::uint32_t head) {
-    std::vector<double> row;
-    for (std::uint32_t d = 0; d < c.params.head_dim; ++d)
-        row.push_back(
-            decode(XQAJIT_DTYPE_BF16, load_bits(c.qkv.data(), request * c.qkv_stride_row + head * c.qkv_stride_head + d, 2)));
-    return row;
+    return bf16_head(c.qkv, request * c.qkv_stride_row + head * c.qkv_stride_head, c.params.head_dim);
 }
 
 std::vector<double> q_of(ReferenceCase const& plain, std::uint32_t request, std::uint32_t head) {
-    std::vector<double> row;
-    for (std::uint32_t d = 0; d < plain.params.head_dim; ++d)
-        row.push_back(
-            decode(XQAJIT_DTYPE_BF16, load_bits(plain.q.data(), request * plain.q_stride_row + head * plain.q_stride_head + d, 2)));
-    return row;
+    return bf16_head(plain.q, request * plain.q_stride_row + head * plain.q_stride_head, plain.params.head_dim);
 }
 
 std::vector<double> stored(ReferenceCase const& plain, bool of_v, std::uint32_t request, std::uint32_t kv_head) {
