@@ -38,6 +38,13 @@ inline void wait_phase(u32 barrier, u32 parity) {
 
 inline void prefetch_map(TensorMap const& map) { asm volatile("prefetch.tensormap [%0];" : : "l"(&map) : "memory"); }
 
+// True in one lane of the warp, which the compiler knows to be one (PTX ISA: elect.sync).
+inline bool elect_one() {
+    u32 elected;
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected));
+    return elected != 0;
+}
+
 // One box of the map, from (element, head, token, page) on, to shared memory; its bytes count at the barrier.
 inline void copy_box(u32 shared, TensorMap const& map, u32 element, u32 head, u32 token, i32 page, u32 barrier) {
     asm volatile(

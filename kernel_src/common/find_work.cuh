@@ -40,10 +40,21 @@ inline u32 parts_of(KernelArgs const& args, u32 granules, u64 total) {
     return min_of(balanced_parts(granules, total, args.nb_extra_parts, args.cluster_size), args.nb_sub_seq);
 }
 
+// Where each (request, beam) pair has one part. False past the last pair.
+inline bool find_only_part(KernelArgs const& args, u32 part, Work& work) {
+    work.request = part / Instance::kBeamWidth;
+    work.beam = part % Instance::kBeamWidth;
+    work.sub_seq = 0;
+    work.nb_active = 1;
+    work.first_slot = 0;
+    return work.request < args.batch;
+}
+
 // Balanced division, worked out from the lengths by every warp for itself, 32 requests at a time: neither the host nor another
 // kernel plans, no barrier is needed, and a captured graph follows the lengths. False where the requests have fewer parts.
 inline bool find_balanced_part(KernelArgs const& args, u32 part, Work& work) {
     constexpr u32 kBeams = Instance::kBeamWidth;
+    if (args.nb_extra_parts == 0) return find_only_part(args, part, work);  // whatever the lengths
     if (args.batch == 1) {  // which needs no warp, and has the least time to lose
         u32 const granules = request_granules(args, 0);
         work.request = 0;
@@ -57,11 +68,16 @@ inline bool find_balanced_part(KernelArgs const& args, u32 part, Work& work) {
     u32 const lane = threadIdx.x % 32;
     u32 const first_granules = lane < args.batch ? request_granules(args, lane) : 0;  // most batches end here
     u64 total = 0;
+    u32 largest = 0;
 #pragma unroll 1
     for (u32 first = 0; first < args.batch; first += 32) {
         u32 const granules = first == 0 ? first_granules : first + lane < args.batch ? request_granules(args, first + lane) : 0;
         total += __reduce_add_sync(0xffffffffu, granules);  // 2^25 at most for each
+        largest = max_of(largest, granules);
     }
+    // Nothing to even out: see balanced_parts().
+    if (static_cast<u64>(__reduce_max_sync(0xffffffffu, largest)) * args.nb_extra_parts < total)
+        return find_only_part(args, part, work);
     u32 parts_before = 0, slots_before = 0;
 #pragma unroll 1
     for (u32 first = 0; first < args.batch; first += 32) {

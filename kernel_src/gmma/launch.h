@@ -53,7 +53,7 @@ constexpr GmmaShape gmma_shape(GmmaKind kind) {
     u32 const item = 64 * segment * segments;
     bool const wide = kind.fp8_math || kind.m_tile > kMostNarrowRows;
     u32 const row_groups = kind.m_tile > kMostRowsOfGroup ? kind.m_tile / kMostRowsOfGroup : 1;
-    kind.skips = false;  // planned alike, that the division is
+    kind.skips = false;  // as many small blocks are planned
     bool const four = gmma_large_blocks(kind) > 1 && (item < 16384 || kind.m_tile == kMostRowsOfGroup);
     return {segment, segments, 64, item, four ? 4u : 2u, wide, kind.fp8_math, row_groups};
 }

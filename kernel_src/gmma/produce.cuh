@@ -39,18 +39,28 @@ struct PageWindow {
     }
 };
 
-// Lane i copies the boxes of the tile's i-th page, if the share touches it. What is not copied keeps what was there: see load_values().
-inline void copy_tile(TensorMap const& map, Work const& work, u32 tile, i32 page, u32 item, u32 full, u32 lane) {
-    u32 const begin = tile * Config::kTile + lane * kBoxTokens;
-    bool const any = lane < kBoxes && begin < work.share.end && begin + kBoxTokens > work.share.begin;
-    u32 const boxes = kBoxes == 1 ? 1 : __popc(__ballot_sync(0xffffffffu, any));
-    if (lane == 0) arrive_expecting(full, boxes * Config::kSegments * kBoxBytes);
-    __syncwarp();
-    if (!any) return;
+// Copies the boxes that the share touches, by one lane: operands that differ by lane would be gathered in a loop. `page`: lane i's is that of
+// the tile's i-th box. What is not copied keeps what was there: see load_values().
+inline void copy_tile(TensorMap const& map, Work const& work, u32 tile, i32 page, u32 item, u32 full) {
+    u32 const first = tile * Config::kTile;
+    i32 pages[kBoxes];
 #pragma unroll
-    for (u32 s = 0; s < Config::kSegments; ++s)
-        copy_box(item + s * Config::kTile * Config::kSegment + lane * kBoxBytes, map, s * Config::kSegmentElems, work.kv_head,
-                 Config::kPageSize == 0 ? begin : begin % kTokensPerPage, page, full);
+    for (u32 box = 0; box < kBoxes; ++box) pages[box] = kBoxes == 1 ? page : __shfl_sync(0xffffffffu, page, box);
+    u32 const begin = work.share.begin <= first ? 0 : (work.share.begin - first) / kBoxTokens;
+    u32 const end = min_of(kBoxes, (work.share.end - first + kBoxTokens - 1) / kBoxTokens);
+    if (elect_one()) {
+        arrive_expecting(full, (kBoxes == 1 ? 1 : end - begin) * Config::kSegments * kBoxBytes);
+#pragma unroll
+        for (u32 box = 0; box < kBoxes; ++box) {
+            if (kBoxes > 1 && (box < begin || box >= end)) continue;
+#pragma unroll
+            for (u32 s = 0; s < Config::kSegments; ++s)
+                copy_box(item + s * Config::kTile * Config::kSegment + box * kBoxBytes, map, s * Config::kSegmentElems,
+                         work.kv_head, Config::kPageSize == 0 ? first : (first + box * kBoxTokens) % kTokensPerPage, pages[box],
+                         full);
+        }
+    }
+    __syncwarp();
 }
 
 // The longest chain of a short request: lengths -> work -> page indices -> tiles. So the work is told as soon as the page indices are
@@ -92,11 +102,11 @@ template <class Own> inline void produce(KernelArgs const& args, TensorMap const
         RingTurn mine = turn;
         u32 index = ring.index(group, mine.item);
         wait_phase(ring.empty_at(index), mine.parity);
-        copy_tile(k_map, work, tile, k_page, ring.item_at(index), ring.full_at(index), lane);
+        copy_tile(k_map, work, tile, k_page, ring.item_at(index), ring.full_at(index));
         mine.next(ring);
         index = ring.index(group, mine.item);
         wait_phase(ring.empty_at(index), mine.parity);
-        copy_tile(v_map, work, tile, v_page, ring.item_at(index), ring.full_at(index), lane);
+        copy_tile(v_map, work, tile, v_page, ring.item_at(index), ring.full_at(index));
         mine.next(ring);
         if (++group == ring.nb_groups) {
             group = 0;

@@ -19,7 +19,7 @@ inline void copy_to_ring(TensorMap const& map, Work const& work, u32 tile, i32 p
                          RingTurn& turn, u32 lane) {
     u32 const index = ring.index(group, turn.item);
     wait_phase(ring.empty_at(index), turn.parity);
-    copy_tile(map, work, tile, page, ring.item_at(index), ring.full_at(index), lane);
+    copy_tile(map, work, tile, page, ring.item_at(index), ring.full_at(index));
     turn.next(ring);
 }
 

@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint32_t kClusterSizes[] = {device::kClusterBlocks, 4, 2};
 constexpr std::uint64_t kLeastTokensOfABlock = 128;  // in a cluster: a block with fewer would only be merged
 constexpr std::uint64_t kMostTokensOfABlock = 768;   // where clusters leave SMs idle: more take longer than a merge
+constexpr std::uint64_t kShortShare = 1024;          // tokens of a block that need no evening out
+constexpr std::uint32_t kShortRow = 64;              // bytes
 
 device::GmmaShape shape_of(KernelSpec const& spec) { return device::gmma_shape(gmma_kind(spec)); }
 
@@ -35,35 +37,42 @@ Rings fitting(KernelSpec const& spec, std::uint32_t groups, std::uint32_t blocks
     return {groups, items};
 }
 
-// A block for each of half the SMs: SMs lie in groups that need not be whole clusters. Clusters of two fit everywhere.
-std::uint32_t largest_cluster(LaunchBounds const& bounds, std::uint64_t units) {
+// Blocks of all groups that an SM holds.
+std::uint32_t large_blocks(KernelSpec const& spec) { return device::gmma_large_blocks(gmma_kind(spec)); }
+
+// A block for each of half the SMs: SMs lie in groups that need not be whole clusters. Clusters of two fit everywhere, and an SM takes two of
+// their blocks, as registers allow.
+std::uint32_t largest_cluster(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     for (std::uint32_t const size : kClusterSizes) {
-        std::uint64_t const most = size == 2 ? bounds.sm_count : bounds.sm_count / 2;
+        std::uint64_t const most = size == 2 ? std::uint64_t{bounds.sm_count} * large_blocks(spec) : bounds.sm_count / 2;
         if (units * size <= most && bounds.max_len >= kLeastTokensOfABlock * size) return size;
     }
     return 1;
 }
 
-// Of few units: clusters that hold a whole unit, so that nothing is merged through global memory; or as many parts as SMs have room for.
-void choose_cluster(BlockShape& block, LaunchBounds const& bounds, std::uint64_t units) {
-    std::uint32_t const largest = largest_cluster(bounds, units), sms = bounds.sm_count;
-    if (units <= sms / 32) {  // so few that the largest cluster holds no unit, but for short ones
-        block.cluster = largest;
-    } else if (units > sms / 4 || bounds.max_len <= kMostTokensOfABlock * largest) {
-        block.cluster = largest;
-        block.fills = false;
-    } else {
-        block.cluster = std::min(largest, units <= sms / 16 ? 2u : 1u);
-    }
+// How many blocks an SM gets where requests are cut until all are busy. A copying warp needs as long for an item of 4 KB as for one of 8: with
+// short rows two of them are needed to keep the memory busy.
+std::uint32_t blocks_for_parts(KernelSpec const& spec) {
+    device::GmmaShape const shape = shape_of(spec);
+    bool const short_rows = shape.segments * shape.segment_bytes <= kShortRow && !shape.wide;
+    return short_rows ? large_blocks(spec) : 1;
 }
 
-// Whether an SM's two blocks have two groups each, as registers allow: where units are no more than such blocks, and there is enough to read
-// that merging twice the warps does not cost more.
-bool two_large_blocks_pay(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
-    constexpr std::uint32_t kLongItem = 16384, kLongRequest = 2048;
-    bool const fit = device::gmma_large_blocks(gmma_kind(spec)) >= 2;
-    return fit && units <= 2 * std::uint64_t{bounds.sm_count} &&
-           (shape_of(spec).item_bytes >= kLongItem || bounds.max_len > kLongRequest);
+// Of few units: clusters that hold a whole unit, so that nothing is merged through global memory; or as many parts as SMs have room for.
+// Returns the blocks an SM.
+std::uint32_t choose_cluster(BlockShape& block, KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
+    std::uint32_t const largest = largest_cluster(spec, bounds, units), sms = bounds.sm_count, for_parts = blocks_for_parts(spec);
+    if (units <= sms / 32) {  // so few that the largest cluster holds no unit, but for short ones
+        block.cluster = largest;
+        return 1;
+    }
+    if (units > sms / 4 * for_parts || bounds.max_len <= kMostTokensOfABlock * largest) {
+        block.cluster = largest;
+        block.fills = false;
+        return units * largest > sms ? 2 : 1;
+    }
+    block.cluster = std::min(largest, units <= sms / 16 ? 2u : 1u);
+    return for_parts;
 }
 
 std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::uint32_t blocks) {
@@ -75,9 +84,6 @@ std::uint64_t at_once(LaunchBounds const& bounds, std::uint32_t cluster, std::ui
 
 BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::uint64_t units) {
     BlockShape block;
-    // A whole wave: long requests among short ones need as many parts. Where the lengths are equal, its blocks find nothing to do, and cost little
-    // beside those that work.
-    block.even_half_waves = 2;
     std::uint32_t const most_blocks = shape_of(spec).blocks_an_sm;
     std::uint32_t groups = device::kMostGmmaGroups, blocks = 1;  // of a block, and of an SM
     // Invariant division must not ask how many units there are.
@@ -87,10 +93,16 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
     } else if (units > bounds.sm_count) {
         block.fills = false;
         blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(most_blocks, ceil_div(units, std::uint64_t{bounds.sm_count})));
-        if (!two_large_blocks_pay(spec, bounds, units)) groups = 1;
+        if (large_blocks(spec) < 2 || units > 2 * std::uint64_t{bounds.sm_count}) groups = 1;
     } else if (may_have_clusters(bounds)) {
-        choose_cluster(block, bounds, units);
+        blocks = choose_cluster(block, spec, bounds, units);
+    } else {
+        blocks = blocks_for_parts(spec);
     }
+    // A whole wave of parts more: long requests among short ones need as many. Where lengths are equal, their blocks find nothing to do, and
+    // cost up to 2 us: more than they save where a block has few tokens at most.
+    bool const short_shares = !block.fills && bounds.max_len <= kShortShare * block.cluster;
+    block.even_half_waves = short_shares ? 0 : 2;
     Rings const rings = fitting(spec, groups, blocks, bounds.smem_optin);
     block.threads = device::gmma_threads(rings.groups, shape_of(spec).row_groups);
     block.at_once = at_once(bounds, block.cluster, blocks);
