@@ -24,9 +24,10 @@ Bounds bounds_of(ReferenceCase const& c);
 
 // Of a block of numeric fp8: 1.1 times what the emulation is off, and 2e-3, as the running maximum depends on tiles and parts; twice that for
 // the worst element. The maximum also decides how each weight is rounded, so that the error of one row is another draw of chance than the
-// emulation's: a block of n rows may be off by 1 + 0.5 / sqrt(n) times as much. The log-sum-exp is compared with the emulation's. The tensor
-// cores add products of e4m3 with fewer bits than float32 has: a score is off by up to 2^-9 of the terms' size as measured, so that 2^-8 of it is
-// granted to the log-sum-exp, and 2^-11, but 0.05 at most, to the output.
+// emulation's: a block of n rows may be off by 1 + 0.5 / sqrt(n) times as much. Where a row's weight may be rounded to either neighbour, the
+// worse counts: of few tokens one such weight is all the error. The log-sum-exp is compared with the emulation's. The tensor cores add
+// products of e4m3 with fewer bits than float32 has: a score is off by up to 2^-9 of the terms' size as measured, so that 2^-8 of it is granted
+// to the log-sum-exp, and 2^-11, but 0.05 at most, to the output.
 Bounds fp8_bounds(BlockResult const& expected, Bounds bounds);
 
 struct Comparison {

@@ -170,6 +170,39 @@ TEST_CASE("numeric fp8 is granted what its emulation is off, and little more", "
     }
 }
 
+TEST_CASE("a weight of numeric fp8 between two codes may be rounded to either, and to no other", "[reference]") {
+    SmallShape shape;
+    shape.group = shape.kv_heads = 1;
+    shape.lens = {2};
+    ReferenceCase c = small_case(shape);
+    c.params.numeric = XQAJIT_NUMERIC_FP8;
+    // Scores 1 and 0, times qk_scale: the second token's weight, of the first's, lies just below, at or above the middle of two codes.
+    auto const unit = [&](Bytes& bytes, std::int64_t offset, double value) {
+        for (std::int64_t d = 0; d < c.params.head_dim; ++d)
+            store_bits(bytes.data(), offset + d, 2, encode(XQAJIT_DTYPE_BF16, d == 0 ? value : 0));
+    };
+    unit(c.q, 0, 1);
+    unit(*c.k.pool, kv_row(c, false, 0, 0, 0, 0), 1);
+    unit(*c.k.pool, kv_row(c, false, 0, 0, 1, 0), 0);
+    for (double const code : {32.0, 20.0, 15.0}) {  // of 64, with its neighbour above
+        double const step = code >= 32 ? 4 : code >= 16 ? 2 : 1;
+        for (double const nudge : {-1e-4, 1e-4}) {
+            double const weight = (code + step / 2) / 64 * (1 + nudge);
+            c.params.qk_scale = static_cast<float>(-std::log(weight));
+            std::vector<BlockResult> const blocks = compute_reference(c, all_blocks(c));
+            std::vector<BlockResult> drawn = blocks;
+            for (int steps = -1; steps <= 2; ++steps) {
+                double const got = (code + step * steps) / 64;
+                for (std::uint32_t d = 0; d < c.params.head_dim; ++d)
+                    drawn[0].out[d] = (kv_value(c, true, 0, 0, 0, d) + got * kv_value(c, true, 0, 1, 0, d)) / (1 + weight);
+                Comparison const result = compare_outputs(c, rounded(c, drawn).out, {}, blocks, bounds_for(XQAJIT_DTYPE_BF16));
+                INFO(weight << " as " << got << ": " << result.text);
+                CHECK(result.ok == (steps == 0 || steps == 1));
+            }
+        }
+    }
+}
+
 TEST_CASE("few elements are granted the chance of their roundings, and many are not", "[reference]") {
     for (std::uint32_t const group : {3U, 8U}) {  // of 16 elements: 48 and 128
         SmallShape shape;

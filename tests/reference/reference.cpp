@@ -9,6 +9,7 @@
 
 #include "reference/append.h"
 #include "reference/codec.h"
+#include "reference/fp8_rounding.h"
 
 namespace xqajit::testing {
 namespace {
@@ -111,20 +112,6 @@ std::vector<Seen> seen_tokens(ReferenceCase const& c, std::uint32_t request, std
     return seen;
 }
 
-double round_to_e4m3(double value) { return decode(XQAJIT_DTYPE_FP8_E4M3, encode(XQAJIT_DTYPE_FP8_E4M3, value)); }
-
-// Numeric fp8 multiplies a row of q by the power of two that brings its largest element to 128..256, of e4m3's 448, and rounds.
-void round_query(double* row, std::size_t n) {
-    double largest = 0;
-    for (std::size_t d = 0; d < n; ++d) largest = std::max(largest, std::fabs(row[d]));
-    if (largest == 0) return;
-    double const scale = std::exp2(7 - std::floor(std::log2(largest)));
-    for (std::size_t d = 0; d < n; ++d) row[d] = round_to_e4m3(row[d] * scale) / scale;
-}
-
-// Weights are rounded as multiples of the largest one's 64th part, so that e4m3's range holds those far below it.
-double round_weight(double of_largest) { return round_to_e4m3(of_largest * 64) / 64; }
-
 void run_task(ReferenceCase const& c, Task const& task, bool rounds, BlockResult& result) {
     static Arithmetic const kArithmetic = arithmetic();
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -184,6 +171,7 @@ void run_task(ReferenceCase const& c, Task const& task, bool rounds, BlockResult
         denominator[n] = std::exp(sink - maximum[n]);
     }
     std::vector<double> out(dim_v * vectors);
+    OtherRounding other[kVectorsPerTask];
     std::fill(row.begin(), row.end(), 0);  // what K left past V's end
     KvView const& v = p.mla ? c.k : c.v;
     for (std::size_t t = 0; t < seen.size(); ++t) {
@@ -194,7 +182,11 @@ void run_task(ReferenceCase const& c, Task const& task, bool rounds, BlockResult
             double const score = scores[t * kVectorsPerTask + n];
             double weight = std::exp(score - maximum[n]);
             denominator[n] += weight;
-            if (rounds) weight = round_weight(std::exp(score - largest[n])) * std::exp(largest[n] - maximum[n]);
+            if (rounds) {
+                double const of_largest = std::exp(score - largest[n]), beside_sink = std::exp(largest[n] - maximum[n]);
+                weight = round_weight(of_largest) * beside_sink;
+                other[n].consider(to_other_rounding(of_largest, magnitude[n] * kFp8ScoreError) * beside_sink, seen[t].token, row);
+            }
             if (weight != 0) kArithmetic.add(out.data() + n * dim_v, row.data(), weight, dim_v);
         }
     }
@@ -206,6 +198,14 @@ void run_task(ReferenceCase const& c, Task const& task, bool rounds, BlockResult
         std::vector<double>& to = rounds ? result.fp8_out : result.out;
         for (std::uint32_t d = 0; d < p.head_dim_v; ++d)
             to[index * p.head_dim_v + d] = sees ? c.v_scale * out[n * dim_v + d] / denominator[n] : 0;
+        if (rounds && sees) {
+            std::int64_t const offset = kv_row(c, !p.mla, request, task.beam, other[n].token, result.block.kv_head);
+            decode_row(kv_table, *v.pool, kv_bytes, offset, p.head_dim_v, row.data());
+            for (std::uint32_t d = 0; d < p.head_dim_v; ++d) {
+                double const moved = other[n].added == 0 ? 0 : c.v_scale * other[n].added * row[d] / denominator[n];
+                result.fp8_other[index * p.head_dim_v + d] = to[index * p.head_dim_v + d] + moved;
+            }
+        }
         if (!rounds) result.magnitude[index] = magnitude[n];
         (rounds ? result.fp8_lse : result.lse)[index] = denominator[n] > 0 ? maximum[n] + std::log(denominator[n]) : -kInfinity;
     }
@@ -286,15 +286,14 @@ std::vector<BlockResult> compute_reference(ReferenceCase const& c, std::span<Blo
     for (std::size_t n = 0; n < blocks.size(); ++n) {
         std::int64_t const rows = c.rows_of(blocks[n].request);
         std::size_t const vectors = static_cast<std::size_t>(rows) * c.params.beam_width * c.group();
-        results[n] = {blocks[n],
-                      std::vector<double>(vectors * c.params.head_dim_v),
-                      std::vector<double>(vectors),
-                      std::vector<double>(vectors),
-                      {},
-                      {}};
+        results[n].block = blocks[n];
+        results[n].out.resize(vectors * c.params.head_dim_v);
+        results[n].lse.resize(vectors);
+        results[n].magnitude.resize(vectors);
         if (c.params.numeric == XQAJIT_NUMERIC_FP8) {
             results[n].fp8_out.resize(results[n].out.size());
             results[n].fp8_lse.resize(vectors);
+            results[n].fp8_other.resize(results[n].out.size());
         }
         for (std::uint32_t w = 0; w < c.params.beam_width; ++w)
             for (std::int64_t first = 0; first < rows * c.group(); first += kVectorsPerTask) tasks.push_back({n, w, first});

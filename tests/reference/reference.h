@@ -87,6 +87,9 @@ struct BlockResult {
     // As out and lse, with q and the weights rounded to e4m3 (see round_query and round_weight); empty unless the case has numeric fp8.
     std::vector<double> fp8_out;
     std::vector<double> fp8_lse;
+    // As fp8_out with one weight of each row rounded to its other neighbour: of those that the scores' own errors may take across the middle,
+    // the one that moves the row most.
+    std::vector<double> fp8_other;
 };
 
 std::vector<Block> all_blocks(ReferenceCase const& c);

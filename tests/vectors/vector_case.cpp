@@ -47,7 +47,8 @@ std::vector<BlockResult> expected_blocks(ReferenceCase const& c, std::vector<dou
     std::vector<BlockResult> blocks;
     std::size_t const dim = c.params.head_dim_v;
     for (Block const& block : all_blocks(c)) {
-        BlockResult result{block, {}, {}, {}, {}, {}};
+        BlockResult result;
+        result.block = block;
         for (std::int64_t row = 0; row < c.rows_of(block.request) * c.params.beam_width; ++row)
             for (std::uint32_t g = 0; g < c.group(); ++g) {
                 auto const index =
