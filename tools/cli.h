@@ -15,9 +15,10 @@ namespace xqajit::cli {
 
 enum ExitCode : int {
     kDone = 0,
-    kFailed = 1,   // something failed, and is named
-    kUsage = 2,    // a flag, a field or a value
-    kNotHere = 3,  // no GPU, no NVRTC, no directory: not possible on this machine
+    kFailed = 1,    // something failed, and is named
+    kUsage = 2,     // a flag, a field or a value
+    kNotHere = 3,   // no GPU, no NVRTC, no directory: not possible on this machine
+    kSignal = 128,  // and the signal's number: it ended a prewarm before all was done
 };
 ExitCode exit_code_of(xqajit_status status);
 
@@ -44,6 +45,7 @@ struct PrewarmOptions : Common {
     std::string shapes;
     std::string archs;
     std::uint32_t jobs = 0;
+    std::string shard;  // as shard_of() takes it, or "" for the whole list
 };
 struct ExplainOptions : Common {
     std::string shapes;  // a file, or else the flags
@@ -91,7 +93,13 @@ void write_text_file(std::string const& path, std::string const& text);
 void check_writable(std::string const& path);  // changes nothing
 // In decimal without sign or leading zeros; no value where the text is anything else or out of the range.
 std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t least, std::uint64_t most);
-void print(std::string const& text);  // to stdout, with a final newline
+struct Shard {
+    std::uint32_t index;
+    std::uint32_t count;
+};
+inline constexpr std::uint32_t kMaxShards = 65536;
+std::optional<Shard> shard_of(std::string_view text);  // "0/4" .. "3/4"
+void print(std::string const& text);                   // to stdout, with a final newline
 // Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
 bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."

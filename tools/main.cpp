@@ -64,7 +64,9 @@ public:
     Command() {
         app_.require_subcommand(0, 1);  // run() asks for one: the parser would ask before it names a misspelt one
         app_.set_version_flag("--version", std::string(xqajit_version()));
-        app_.footer("Exit codes: 0 done, 1 something failed, 2 usage, 3 not possible on this machine.");
+        app_.footer(
+            "Exit codes: 0 done, 1 something failed, 2 usage, 3 not possible on this machine, 130 and 143 prewarm was "
+            "interrupted.");
         add_prewarm();
         add_cache();
         add_explain();
@@ -104,8 +106,22 @@ private:
         command->add_option("--shapes", prewarm_.shapes, "The shape list")->required()->type_name("FILE");
         command->add_option("--arch", prewarm_.archs, "Architectures, as sm_90a,sm_80; default: the present GPUs'")
             ->type_name("LIST");
-        command->add_option("--jobs", prewarm_.jobs, "Worker processes; default: by cores and memory")
+        command
+            ->add_option("--jobs", prewarm_.jobs,
+                         "Worker processes; default: by cores and memory, a control group's limit included")
             ->check(in_range(1, 1024), "1..1024");
+        command
+            ->add_option("--shard", prewarm_.shard,
+                         "Share I of N of the list, from 0: $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT of an array 0-(N-1), "
+                         "$JOB_COMPLETION_INDEX/N of an indexed job. A kernel's key decides: no two shares have one, all have each")
+            ->type_name("I/N")
+            ->check(
+                [](std::string const& value) -> std::string {
+                    if (shard_of(value)) return {};
+                    return "'" + value + "': accepted is I/N, I in 0..N-1 and N in 1.." + std::to_string(kMaxShards) +
+                           ", in decimal without leading zeros";
+                },
+                "");
         add_common(*command, prewarm_);
         command->callback([this] { action_ = [this] { return prewarm(prewarm_); }; });
     }

@@ -59,6 +59,15 @@ std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t l
     return number;
 }
 
+std::optional<Shard> shard_of(std::string_view text) {
+    std::size_t const slash = text.find('/');
+    if (slash == std::string_view::npos) return std::nullopt;
+    auto const count = whole_number(text.substr(slash + 1), 1, kMaxShards);
+    auto const index = count ? whole_number(text.substr(0, slash), 0, *count - 1) : std::nullopt;
+    if (!index) return std::nullopt;
+    return Shard{static_cast<std::uint32_t>(*index), static_cast<std::uint32_t>(*count)};
+}
+
 void print(std::string const& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);

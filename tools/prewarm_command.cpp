@@ -1,52 +1,87 @@
 // xqajit prewarm: a shape list becomes kernels on disk.
-#include <unistd.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
 #include "cli.h"
+#include "prewarm_progress.h"
 
 namespace xqajit::cli {
 namespace {
 
-// A bar that is redrawn on a terminal, one line a kernel elsewhere. Called from one thread at a time.
-class Progress {
-public:
-    static void show(void* self, std::uint32_t done, std::uint32_t total, char const* text) {
-        static_cast<Progress*>(self)->show(done, total, text);
-    }
-    ~Progress() {
-        if (on_terminal_ && shown_) std::fputc('\n', stderr);
-    }
+using Json = nlohmann::ordered_json;
 
-private:
-    void show(std::uint32_t done, std::uint32_t total, char const* described) {
-        std::string const safe = printable(described);
-        char const* const text = safe.c_str();
-        shown_ = true;
-        if (!on_terminal_) {
-            std::fprintf(stderr, "[%u/%u] %s\n", done, total, text);
-            return;
-        }
-        constexpr std::uint32_t kWidth = 24;
-        std::string const bar(std::size_t{kWidth} * done / total, '#');
-        std::fprintf(stderr, "\r\033[K[%-24s] %u/%u %.80s", bar.c_str(), done, total, text);
-        std::fflush(stderr);
+constexpr int kSignals[] = {SIGINT, SIGTERM};
+bool handled[std::size(kSignals)];
+int stop_signal = 0;  // the first that came
+
+// The next one finds the default action, and ends the process at once; its workers die with it.
+void stop(int signal_number) {
+    __atomic_store_n(&stop_signal, signal_number, __ATOMIC_RELAXED);
+    for (std::size_t i = 0; i < std::size(kSignals); ++i)
+        if (handled[i]) ::signal(kSignals[i], SIG_DFL);
+}
+
+// From then on a signal asks the prewarm to stop; one that is ignored, as under nohup, stays so.
+void stop_on_signals() {
+    for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+        struct sigaction action {};
+        ::sigaction(kSignals[i], nullptr, &action);
+        handled[i] = action.sa_handler != SIG_IGN;
     }
-    bool const on_terminal_ = ::isatty(STDERR_FILENO) == 1;
-    bool shown_ = false;
-};
+    struct sigaction action {};
+    action.sa_handler = &stop;
+    action.sa_flags = SA_RESTART;
+    ::sigemptyset(&action.sa_mask);
+    for (int const signal_number : kSignals) ::sigaddset(&action.sa_mask, signal_number);
+    for (std::size_t i = 0; i < std::size(kSignals); ++i)
+        if (handled[i]) ::sigaction(kSignals[i], &action, nullptr);
+}
+
+std::string fixed(double number, int digits) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*f", digits, number);
+    return text;
+}
+
+// The slowest kernels, and what the workers were worth.
+void print_compiles(Json const& document) {
+    Json const& summary = document["summary"];
+    if (document["slowest"].empty()) return;
+    std::vector<std::vector<std::string>> rows = {{"SLOWEST", "FAMILY", "TARGET", "SECONDS", "SHAPE"}};
+    for (Json const& kernel : document["slowest"]) {
+        std::size_t const names = kernel["names"].size();
+        rows.push_back({kernel["key"].get<std::string>().substr(0, 12), kernel["family"], kernel["target"],
+                        fixed(kernel["ms"].get<double>() * 1e-3, 2),
+                        (names == 0 ? "unnamed" : kernel["names"][0].get<std::string>()) +
+                            (names > 1 ? " +" + std::to_string(names - 1) : "")});
+    }
+    print(table(std::move(rows)));
+    std::string const workers = to_text(document["workers"]["count"]);
+    print("compile time " + fixed(summary["compile_seconds"], 1) + " s in " + fixed(summary["seconds"], 1) +
+          " s: " + fixed(summary["speed_up"], 2) + " x with " + workers + (workers == "1" ? " worker" : " workers"));
+}
 
 void print_report(std::string const& report, bool json) {
     if (report.empty()) return;
     if (json) return print(report);
-    auto const document = nlohmann::ordered_json::parse(report);
-    auto const& summary = document["summary"];
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%.1f", summary["seconds"].get<double>());
-    print(to_text(summary["entries"]) + " entries, " + to_text(summary["kernels"]) + " kernels: " + to_text(summary["compiled"]) +
-          " compiled, " + to_text(summary["hits"]) + " hits, " + to_text(summary["failed"]) + " failed in " + seconds + " s");
+    Json const document = Json::parse(report);
+    Json const& summary = document["summary"];
+    Json const& shard = document["shard"];
+    print_compiles(document);
+    std::string text;
+    if (shard["count"] != 1) {
+        text = "shard " + to_text(shard["index"]) + "/" + to_text(shard["count"]) + " of " + to_text(shard["kernels_of_all"]) +
+               " kernels: ";
+    }
+    text += to_text(summary["entries"]) + " entries, " + to_text(summary["kernels"]) + " kernels: " + to_text(summary["compiled"]) +
+            " compiled, " + to_text(summary["hits"]) + " hits, " + to_text(summary["failed"]) + " failed";
+    if (summary["stopped"] != 0) text += ", " + to_text(summary["stopped"]) + " not begun or cut short";
+    print(text + " in " + fixed(summary["seconds"], 1) + " s");
 }
 
 }  // namespace
@@ -58,10 +93,17 @@ int prewarm(PrewarmOptions const& options) {
     call.jobs = options.jobs;
     call.archs = options.archs.empty() ? nullptr : options.archs.c_str();
     call.progress = &Progress::show;
+    call.start = &Progress::start;
+    call.stop = &stop_signal;
+    if (auto const shard = shard_of(options.shard)) {
+        call.shard = shard->index;
+        call.shards = shard->count;
+    }
+    stop_on_signals();
     try {
         std::string report;
         {
-            Progress progress;
+            Progress progress(stderr, terminal_columns(stderr));
             call.user = &progress;
             report = service.prewarm(shapes, call);
         }
@@ -70,7 +112,7 @@ int prewarm(PrewarmOptions const& options) {
         print_report(error.report(), options.json);
         std::string const text = error.what();
         print_error(text.starts_with("line ") ? options.shapes + ": " + text : text);
-        return exit_code_of(error.code());
+        return error.code() == XQAJIT_INTERRUPTED ? kSignal + stop_signal : exit_code_of(error.code());
     }
     return kDone;
 }

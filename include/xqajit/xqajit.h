@@ -62,7 +62,8 @@ typedef enum xqajit_status {
     XQAJIT_DRIVER_ERROR = 6,     /* the driver's error name and text */
     XQAJIT_UNAVAILABLE = 7,      /* a library, a device or a directory that the call needs is missing; the text says which */
     XQAJIT_OUT_OF_MEMORY = 8,
-    XQAJIT_INTERNAL = 9
+    XQAJIT_INTERNAL = 9,
+    XQAJIT_INTERRUPTED = 10 /* prewarm was asked to stop before all was done */
 } xqajit_status;
 
 typedef enum xqajit_dtype {
@@ -233,12 +234,21 @@ typedef void (*xqajit_log_fn)(void* user, int level, const char* text);
  * throw: one that does is not called again, every kernel is still compiled, and prewarm returns XQAJIT_INVALID_ARGUMENT. */
 typedef void (*xqajit_progress_fn)(void* user, uint32_t done, uint32_t total, const char* text);
 
+/* Once, before the first compile, if there is any: how many kernels are to be compiled, by how many worker processes, and why so many
+ * ("16 cores, 900 MiB of memory for 256 MiB each"). It must not throw: one that does counts as a progress function that does. */
+typedef void (*xqajit_start_fn)(void* user, uint32_t kernels, uint32_t workers, const char* reason);
+
 typedef struct xqajit_prewarm_options {
     uint32_t struct_size;
-    uint32_t jobs;                  /* worker processes; 0: as many as cores and memory allow */
+    uint32_t jobs;                  /* worker processes; 0: as many as cores and memory (the control group's too) allow */
     const char* archs;              /* comma-separated, as "sm_90a,sm_80"; null: XQAJIT_ARCH, else the present GPUs */
     xqajit_progress_fn progress;    /* may be null */
     void* user;
+    uint32_t shard;                 /* 0 .. shards - 1: only the kernels of this share of the list. A kernel's key decides, so that shards */
+    uint32_t shards;                /*   share no kernel and together are the list, on any machine and in any order. 0: no shards */
+    const int* stop;                /* may be null; read atomically. Once it is not 0 no compile is started, the workers that run are killed, */
+                                    /*   and prewarm returns XQAJIT_INTERRUPTED. What was compiled is kept: the next call goes on from there */
+    xqajit_start_fn start;          /* may be null; called with user */
 } xqajit_prewarm_options;
 
 #define XQAJIT_PREWARM_OPTIONS_INIT XQAJIT_INIT(xqajit_prewarm_options)
@@ -289,7 +299,8 @@ XQAJIT_API xqajit_status xqajit_capabilities(xqajit_service* service, char const
 XQAJIT_API xqajit_status xqajit_explain(xqajit_service* service, xqajit_params const* params, char const* arch, uint32_t batch,
                                         uint64_t seq_len, char** json);
 /* shapes: the text of a shape list. report may be null. If any kernel failed: COMPILE_FAILED, or UNAVAILABLE where there is no
- * compiler; the report names it. */
+ * compiler; the report names it. A worker that is killed or runs out of memory fails its kernel alone, which is then tried once
+ * more when no other worker runs. */
 XQAJIT_API xqajit_status xqajit_prewarm(xqajit_service* service, char const* shapes, xqajit_prewarm_options const* options,
                                         char** report);
 /* The distinct shapes of a list: {"entries": [{"name", "params": {...}}]}. */

@@ -24,6 +24,8 @@ char const* status_name(xqajit_status code) {
             return "out_of_memory";
         case XQAJIT_INTERNAL:
             return "internal";
+        case XQAJIT_INTERRUPTED:
+            return "interrupted";
     }
     return "unknown";
 }

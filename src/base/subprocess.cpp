@@ -82,8 +82,8 @@ struct SpawnSetup {
 };
 
 // The child starts with default signals, an empty mask, and no descriptor of the host's but the three standard ones.
-int spawn(std::vector<std::string> const& argv, std::vector<std::string> const* environment, std::array<Channel, 3> const& channels,
-          pid_t& child) {
+int spawn(std::vector<std::string> const& argv, std::vector<std::string> const* environment, bool own_group,
+          std::array<Channel, 3> const& channels, pid_t& child) {
     SpawnSetup setup;
     for (int target = 0; target < 3; ++target) {
         int const source = channels[static_cast<std::size_t>(target)].childs.get();
@@ -95,7 +95,9 @@ int spawn(std::vector<std::string> const& argv, std::vector<std::string> const* 
     ::posix_spawnattr_setsigdefault(&setup.attributes, &signals);
     ::sigemptyset(&signals);
     ::posix_spawnattr_setsigmask(&setup.attributes, &signals);
-    ::posix_spawnattr_setflags(&setup.attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    ::posix_spawnattr_setpgroup(&setup.attributes, 0);
+    int const flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | (own_group ? POSIX_SPAWN_SETPGROUP : 0);
+    ::posix_spawnattr_setflags(&setup.attributes, static_cast<short>(flags));
 
     std::vector<char*> const arguments = pointers(argv);
     std::vector<char*> const variables = environment ? pointers(*environment) : std::vector<char*>{};
@@ -124,14 +126,14 @@ public:
     }
 
     // To be called after reap(): a process id that is gone may already belong to another process.
-    void kill_at_deadline() {
+    void kill(ProcessResult::End reason) {
         if (gone_) return;
         ::kill(pid_, SIGKILL);
         while (!gone_) {
             reap();
             if (!gone_) std::this_thread::sleep_for(kReapStep);
         }
-        result_.end = ProcessResult::End::kTimedOut;
+        result_.end = reason;
         result_.code = SIGKILL;
     }
 
@@ -169,7 +171,7 @@ void feed(UniqueFd& fd, std::string_view& input) {
     fd = UniqueFd();
 }
 
-void converse(Child& child, std::array<Channel, 3>& channels, std::string_view input, Clock::time_point deadline,
+void converse(Child& child, std::array<Channel, 3>& channels, std::string_view input, Clock::time_point deadline, int const* stop,
               ProcessResult& result) {
     auto& [in, out, err] = channels;
     feed(in.ours, input);
@@ -179,7 +181,8 @@ void converse(Child& child, std::array<Channel, 3>& channels, std::string_view i
         drain(err.ours, result.err);
         if (child.gone()) return;
         auto const left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-        if (left.count() <= 0) return child.kill_at_deadline();
+        if (left.count() <= 0) return child.kill(ProcessResult::End::kTimedOut);
+        if (is_set(stop)) return child.kill(ProcessResult::End::kStopped);
         if (!out.ours.valid() && !err.ours.valid()) {
             std::this_thread::sleep_for(std::min(left, kReapStep));
             continue;
@@ -191,6 +194,8 @@ void converse(Child& child, std::array<Channel, 3>& channels, std::string_view i
 }
 
 }  // namespace
+
+bool is_set(int const* stop) { return stop != nullptr && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0; }
 
 std::string ProcessResult::describe() const {
     auto const signal_name = [](int signal) {
@@ -204,6 +209,8 @@ std::string ProcessResult::describe() const {
             return "killed by " + signal_name(code);
         case End::kTimedOut:
             return "killed at its deadline";
+        case End::kStopped:
+            return "stopped";
         case End::kUnknown:
             break;
     }
@@ -211,7 +218,7 @@ std::string ProcessResult::describe() const {
 }
 
 Result<ProcessResult> run_process(std::vector<std::string> const& argv, std::string const& input, std::chrono::milliseconds timeout,
-                                  std::vector<std::string> const* environment) {
+                                  std::vector<std::string> const* environment, int const* stop) {
     if (argv.empty() || argv[0].empty() || argv[0][0] != '/')
         return invalid_argument("argv[0] is '" + (argv.empty() ? std::string() : argv[0]) + "': an absolute path is required");
     std::array<Channel, 3> channels;
@@ -220,13 +227,13 @@ Result<ProcessResult> run_process(std::vector<std::string> const& argv, std::str
     XQAJIT_RETURN_IF_ERROR(open_output(channels[2]));
 
     pid_t pid = -1;
-    if (int const error = spawn(argv, environment, channels, pid); error != 0)
+    if (int const error = spawn(argv, environment, stop != nullptr, channels, pid); error != 0)
         return unavailable("cannot start " + argv[0] + ": " + errno_text(error));
     for (Channel& channel : channels) channel.childs = UniqueFd();
 
     ProcessResult result;
     Child child(pid, result);
-    converse(child, channels, input, Clock::now() + timeout, result);
+    converse(child, channels, input, Clock::now() + timeout, stop, result);
     return result;
 }
 

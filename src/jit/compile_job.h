@@ -20,7 +20,7 @@ CompileJob job_for(CompileRequest const& request);  // views of the embedded sou
 // As compile() and compile_in_worker(), which are these on job_for().
 Result<CompiledImage> run_job(NvrtcLibrary const& nvrtc, CompileJob const& job);
 Result<CompiledImage> run_job_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileJob const& job,
-                                        std::chrono::milliseconds timeout);
+                                        std::chrono::milliseconds timeout, WorkerWatch* watch = nullptr);
 
 // Why a worker process gave no result. OUT_OF_MEMORY needs evidence: the compiler's own word, or an oom_killed that says that the kernel
 // ended a process for lack of memory meanwhile.

@@ -166,9 +166,9 @@ Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& r
 }
 
 Result<CompiledImage> compile_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileRequest const& request,
-                                        std::chrono::milliseconds timeout) {
+                                        std::chrono::milliseconds timeout, WorkerWatch* watch) {
     CompileJob const job = job_for(request);
-    auto result = run_job_in_worker(worker, nvrtc, job, timeout);
+    auto result = run_job_in_worker(worker, nvrtc, job, timeout, watch);
     log_chatter(job, result);
     return result;
 }

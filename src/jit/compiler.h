@@ -37,13 +37,19 @@ Status check_target(NvrtcLibrary const& nvrtc, std::string const& target);
 // as check_target().
 Result<CompiledImage> compile(NvrtcLibrary const& nvrtc, CompileRequest const& request);
 
+// Of one compile in a worker process, besides its result.
+struct WorkerWatch {
+    int const* stop = nullptr;  // as run_process()'s: the compile is then INTERRUPTED
+    bool killed = false;        // out: it gave no result because somebody or something killed it, as far as can be told
+};
+
 // In a worker process: a crash, a kill or a time-out is COMPILE_FAILED and memory that is known to have run out is OUT_OF_MEMORY, for
 // this request alone. The sources travel with the request, so a worker of another build compiles what the key says. Thread-safe.
 // find_worker: XQAJIT_WORKER, INVALID_ARGUMENT if it names no executable; else libexec/xqajit/xqajit-worker beside the library's folder
 // or one above, UNAVAILABLE if there is none.
 Result<std::string> find_worker(Settings const& settings);
 Result<CompiledImage> compile_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileRequest const& request,
-                                        std::chrono::milliseconds timeout);
+                                        std::chrono::milliseconds timeout, WorkerWatch* watch = nullptr);
 int worker_main();  // reads one request from standard input, writes one result to standard output; the worker's whole main()
 
 }  // namespace xqajit

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -45,6 +46,17 @@ std::string seconds(std::chrono::milliseconds time) {
     return text + " s";
 }
 
+bool nobody_reads(int fd) {
+    pollfd polled{fd, 0, 0};
+    return poll(&polled, 1, 0) == 1 && (polled.revents & POLLERR) != 0;
+}
+
+// Where memory runs out a compile can be tried again, and what else runs on the machine perhaps cannot.
+void be_first_to_go() {
+    UniqueFd const score(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+    if (score.valid()) write_all(score.get(), "1000");
+}
+
 // "" if it is one that run_process() takes.
 std::string why_not_executable(std::string const& path) {
     struct stat facts {};
@@ -62,6 +74,7 @@ Status worker_failure(std::string const& worker, ProcessResult const& process, C
     std::string const detail = "macros: " + job.macros.to_string() + "\nworker's standard error:\n" + tail;
     std::string const on = " on " + job.name + " (" + process.describe() + ")";
     using End = ProcessResult::End;
+    if (process.end == End::kStopped) return {XQAJIT_INTERRUPTED, "the compiler was stopped" + on};
     if (process.end == End::kTimedOut)
         return {XQAJIT_COMPILE_FAILED, "the compiler did not finish " + job.name + " within " + seconds(timeout), detail};
     bool const killed = process.end == End::kSignalled && process.code == SIGKILL;
@@ -96,12 +109,16 @@ Result<std::string> find_worker(Settings const& settings) {
 }
 
 Result<CompiledImage> run_job_in_worker(std::string const& worker, NvrtcIdentity const& nvrtc, CompileJob const& job,
-                                        std::chrono::milliseconds timeout) {
+                                        std::chrono::milliseconds timeout, WorkerWatch* watch) {
     std::uint64_t const oom_kills_before = oom_kills();
-    auto const process = run_process({worker}, encode_request({nvrtc, job}), timeout);
+    auto const process =
+        run_process({worker}, encode_request({nvrtc, job}), timeout, nullptr, watch != nullptr ? watch->stop : nullptr);
     if (!process.ok()) return process.status();
     // A whole result counts even where the host has reaped the worker and its exit status is lost.
     if (auto result = decode_result(process->out)) return std::move(*result);
+    using End = ProcessResult::End;
+    if (watch != nullptr)
+        watch->killed = (process->end == End::kSignalled && process->code == SIGKILL) || process->end == End::kUnknown;
     return worker_failure(worker, *process, job, timeout, oom_kills() > oom_kills_before);
 }
 
@@ -112,7 +129,9 @@ int worker_main() {
         write_all(STDERR_FILENO, usage);
         return 2;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no compile outlives the process that wants it
+    prctl(PR_SET_PDEATHSIG, SIGKILL);           // no compile outlives the process that wants it
+    if (nobody_reads(STDOUT_FILENO)) return 1;  // which may have ended before it could
+    be_first_to_go();
     rlimit const none{0, 0};
     setrlimit(RLIMIT_CORE, &none);  // a crash is reported in words
     int const out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

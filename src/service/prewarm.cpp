@@ -4,109 +4,58 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "base/json.h"
+#include "base/log.h"
+#include "base/memory_limit.h"
+#include "base/subprocess.h"
 #include "service/impl.h"
+#include "service/prewarm_report.h"
 
 namespace xqajit {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Job = PrewarmJob;
 using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
-// One kernel of the list, whatever the number of shapes that share it.
-struct Job {
-    std::vector<std::string> names;
-    CompileRequest request;  // unset where no family admits the shape
-    ImageKey key;
-    bool admitted = false;
-    int cost = 0;
-    std::string result;  // "hit", "compiled", "failed"
-    Status status;
-    double ms = 0;
-    std::shared_ptr<KernelImage const> image;
-};
-
-// How long a compile takes, in tenths of a plain one: as NVRTC 13.0 does with the bundled models, where all lie within 8 and 13.
-int expected_cost(KernelSpec const& spec) {
-    bool const converts = is_8bit(spec.kv_dtype);
-    return 10 + (converts ? 1 : 0) + (spec.head_dim <= 64 ? 1 : 0) - (!converts && spec.m_tile == 1 ? 2 : 0);
-}
-
 // A kernel that no later process finds was not prewarmed, however well it compiles.
 Status not_kept(Status const& why) { return {why.code(), "the kernel cannot be kept on disk: " + why.message()}; }
-
-std::string describe(Job const& job) {
-    std::string const name = job.names.empty() ? std::string("unnamed") : job.names.front();
-    std::string const more = job.names.size() > 1 ? fmt::format(" +{}", job.names.size() - 1) : "";
-    std::string const kernel = job.admitted ? fmt::format("{} {} {}", family_name(job.request.family), job.request.target,
-                                                          job.key.key.body.hex().substr(0, 12))
-                                            : job.request.target;
-    std::string const what = job.result == "compiled" ? fmt::format("compiled in {:.0f} ms", job.ms) : job.result;
-    return fmt::format("{} {} ({}{}){}", kernel, what, name, more, job.status.ok() ? "" : ": " + job.status.message());
-}
-
-Json job_json(Job const& job) {
-    Json json = {{"names", job.names}};
-    json["family"] = job.admitted ? Json(family_name(job.request.family)) : Json(nullptr);
-    json["target"] = job.request.target;
-    json["key"] = job.admitted ? Json(job.key.key.body.hex() + "/" + job.key.key.compiler.hex()) : Json(nullptr);
-    json["result"] = job.result;
-    if (job.image != nullptr) {
-        Json const metadata = Json::parse(job.image->metadata, nullptr, /*allow_exceptions=*/false);
-        json["ms"] = job.ms;
-        json["bytes"] = job.image->image.size();
-        for (char const* field : {"registers", "spill_bytes"})
-            if (metadata.is_object() && metadata.contains(field)) json[field] = metadata[field];
-    }
-    if (!job.status.ok()) {
-        json["error"] = job.status.message();
-        if (!job.status.detail().empty()) json["detail"] = job.status.detail();
-    }
-    return json;
-}
-
-// A compile needs up to half a gigabyte, and a machine that holds a model may have little left.
-std::uint32_t default_jobs() {
-    constexpr std::uint64_t kBytesPerJob = 512ull << 20;
-    std::uint64_t jobs = std::max(1u, std::thread::hardware_concurrency());
-    std::ifstream meminfo("/proc/meminfo");
-    std::string name;
-    std::uint64_t kibibytes = 0;
-    for (std::string unit; meminfo >> name >> kibibytes; std::getline(meminfo, unit)) {
-        if (name == "MemAvailable:") jobs = std::min(jobs, std::max<std::uint64_t>(1, kibibytes * 1024 / kBytesPerJob));
-    }
-    return static_cast<std::uint32_t>(jobs);
-}
 
 class Prewarm {
 public:
     Prewarm(Service::Impl& service, xqajit_prewarm_options const& options) : service_(service), options_(options) {}
 
     void add(ShapeEntry const& entry, Target const& target);
+    void keep_shard();
     Status run();
-    Service::PrewarmReport report(std::size_t entries, double seconds) const;
+    Service::PrewarmReport report(std::size_t entries, double seconds);
 
 private:
     void add(Job job, std::string const& name);
+    std::vector<Job*> misses();
+    void compile_all(std::vector<Job*> const& misses, std::string const* worker);
+    bool is_stopped() const { return is_set(options_.stop); }
     void compile(Job& job, std::string const* worker) noexcept;
     void compile_or_throw(Job& job, std::string const* worker);
+    void try_again_later(Job& job, Status const& why);
     void finish(Job& job, std::string result, Status status);
+    template <class Call> void tell(char const* function, Call const& call);
 
     Service::Impl& service_;
     xqajit_prewarm_options const& options_;
     std::vector<Job> jobs_;
+    std::size_t list_kernels_ = 0;  // of all shards
     std::map<CacheKey, std::size_t> job_of_key_;
-    std::mutex mutex_;  // serialises progress
+    WorkerChoice choice_{0, {}};
+    std::mutex mutex_;  // serialises progress, and guards what follows
     std::uint32_t done_ = 0;
-    Status progress_;  // of the caller's function: not called again once it has thrown
+    std::vector<Job*> again_;  // killed or out of memory at the first try
+    bool alone_ = false;       // no other compile runs: what fails now has failed
+    Status progress_;          // of the caller's functions: not called again once one has thrown
 };
 
 void Prewarm::add(ShapeEntry const& entry, Target const& target) {
@@ -114,6 +63,7 @@ void Prewarm::add(ShapeEntry const& entry, Target const& target) {
     if (!selection.ok()) {
         Job job;
         job.request.target = target.arch.target;
+        job.key.key.body = digest_of(target.arch.target + " " + to_json(entry.params));  // for shards: there is no kernel
         job.status = selection.status();
         add(std::move(job), entry.name);
         return;
@@ -138,10 +88,16 @@ void Prewarm::add(Job job, std::string const& name) {
     if (!name.empty()) at->names.push_back(name);
 }
 
-// Fails only where nothing could be compiled for a reason of the settings.
-Status Prewarm::run() {
+void Prewarm::keep_shard() {
+    list_kernels_ = jobs_.size();
+    std::erase_if(jobs_, [&](Job const& job) { return !in_shard(job.key.key.body, options_.shard, options_.shards); });
+}
+
+// Finishes what needs no compile.
+std::vector<Job*> Prewarm::misses() {
     std::vector<Job*> misses;
     for (Job& job : jobs_) {
+        if (is_stopped()) break;
         auto const start = Clock::now();
         if (!job.admitted) {
             finish(job, "failed", job.status);
@@ -156,21 +112,39 @@ Status Prewarm::run() {
             misses.push_back(&job);
         }
     }
-    if (misses.empty()) return {};
+    return misses;
+}
+
+// Fails only where nothing could be compiled for a reason of the settings.
+Status Prewarm::run() {
+    std::vector<Job*> misses = this->misses();
+    if (misses.empty() || is_stopped()) return {};
     // The longest first, so that the workers end at about the same time.
     std::stable_sort(misses.begin(), misses.end(), [](Job const* a, Job const* b) { return a->cost > b->cost; });
 
     Result<std::optional<std::string>> const worker = service_.toolchain.worker_to_use();
     if (!worker.ok()) return worker.status();
+    // NVRTC's front end is serial within a process: without a worker more threads would only queue.
+    choice_ = *worker ? choose_workers(options_.jobs, misses.size(), std::thread::hardware_concurrency(), available_memory())
+                      : WorkerChoice{1, "in this process, for want of a worker's executable"};
+    tell("start", [&] {
+        auto const count = static_cast<std::uint32_t>(misses.size());
+        if (options_.start != nullptr) options_.start(options_.user, count, choice_.workers, choice_.reason.c_str());
+    });
+    compile_all(misses, *worker ? &**worker : nullptr);
+    alone_ = true;
+    for (Job* job : again_)
+        if (!is_stopped()) compile(*job, *worker ? &**worker : nullptr);
+    return {};
+}
+
+void Prewarm::compile_all(std::vector<Job*> const& misses, std::string const* worker) {
     std::atomic<std::size_t> next{0};
     auto const work = [&] {
-        for (std::size_t i = next++; i < misses.size(); i = next++) compile(*misses[i], *worker ? &**worker : nullptr);
+        for (std::size_t i = next++; i < misses.size() && !is_stopped(); i = next++) compile(*misses[i], worker);
     };
-    // NVRTC's front end is serial within a process: without a worker more threads would only queue.
-    std::size_t const jobs = !*worker ? 1 : options_.jobs != 0 ? options_.jobs : default_jobs();
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < std::min(jobs, misses.size()); ++i) threads.emplace_back(work);
-    return {};
+    for (std::uint32_t i = 0; i < choice_.workers; ++i) threads.emplace_back(work);
 }
 
 // A thread's body: an exception that left it would end the process.
@@ -184,10 +158,16 @@ void Prewarm::compile(Job& job, std::string const* worker) noexcept {
 
 void Prewarm::compile_or_throw(Job& job, std::string const* worker) {
     auto const start = Clock::now();
-    Result<CompiledImage> compiled = worker != nullptr ? service_.toolchain.compile_in_worker(*worker, job.request)
+    WorkerWatch watch{options_.stop};
+    Result<CompiledImage> compiled = worker != nullptr ? service_.toolchain.compile_in_worker(*worker, job.request, &watch)
                                                        : service_.toolchain.compile_in_process(job.request);
     job.ms = ms_since(start);
+    job.spent_ms += job.ms;
+    ++job.tries;
     if (!compiled.ok()) {
+        xqajit_status const code = compiled.status().code();
+        if (code == XQAJIT_INTERRUPTED) return;
+        if (!alone_ && (watch.killed || code == XQAJIT_OUT_OF_MEMORY)) return try_again_later(job, compiled.status());
         service_.images.count_failure();
         finish(job, "failed", compiled.status());
         return;
@@ -197,19 +177,34 @@ void Prewarm::compile_or_throw(Job& job, std::string const* worker) {
     finish(job, stored.ok() ? "compiled" : "failed", stored.ok() ? stored : not_kept(stored));
 }
 
+// Beside others a compile may have had too little memory, or been what the kernel picked when another had: alone it may pass.
+void Prewarm::try_again_later(Job& job, Status const& why) {
+    log::warning(why.message() + ": it is tried again, alone, when the others are done");
+    std::lock_guard const lock(mutex_);
+    job.status = why;
+    again_.push_back(&job);
+}
+
 void Prewarm::finish(Job& job, std::string result, Status status) {
     job.result = std::move(result);
     job.status = std::move(status);
     std::lock_guard const lock(mutex_);
     ++done_;
-    if (options_.progress == nullptr || !progress_.ok()) return;
+    tell("progress", [&] {
+        if (options_.progress == nullptr) return;
+        options_.progress(options_.user, done_, static_cast<std::uint32_t>(jobs_.size()), describe(job).c_str());
+    });
+}
+
+template <class Call> void Prewarm::tell(char const* function, Call const& call) {
+    if (!progress_.ok()) return;
     // A C++ caller's function may throw though it must not: that costs it the reports, and no kernel.
     auto const threw = [&](char const* what) {
-        progress_ = invalid_argument(fmt::format(
-            "progress threw '{}' at kernel {} of {}: accepted is a function that does not throw", what, done_, jobs_.size()));
+        progress_ = invalid_argument(fmt::format("{} threw '{}' at kernel {} of {}: accepted is a function that does not throw",
+                                                 function, what, done_, jobs_.size()));
     };
     try {
-        options_.progress(options_.user, done_, static_cast<std::uint32_t>(jobs_.size()), describe(job).c_str());
+        call();
     } catch (std::exception const& error) {
         threw(error.what());
     } catch (...) {
@@ -217,40 +212,21 @@ void Prewarm::finish(Job& job, std::string result, Status status) {
     }
 }
 
-Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) const {
-    Json kernels = Json::array();
-    std::size_t compiled = 0, hits = 0, failed = 0;
-    Job const* first_failure = nullptr;
-    bool no_compiler = false;
-    for (Job const& job : jobs_) {
-        compiled += job.result == "compiled";
-        hits += job.result == "hit";
-        failed += job.result == "failed";
-        if (job.result == "failed" && first_failure == nullptr) first_failure = &job;
-        no_compiler = no_compiler || (job.result == "failed" && job.admitted && !job.key.compiler.ok());
-        kernels.push_back(job_json(job));
+Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) {
+    bool stopped = false;
+    for (Job& job : jobs_) {
+        if (!job.result.empty()) continue;
+        job.result = "stopped";
+        stopped = true;
     }
-    Json const json = {{"schema", "xqajit.prewarm/1"},
-                       {"summary",
-                        {{"entries", entries},
-                         {"kernels", jobs_.size()},
-                         {"compiled", compiled},
-                         {"hits", hits},
-                         {"failed", failed},
-                         {"seconds", seconds}}},
-                       {"kernels", std::move(kernels)}};
-    Status status = progress_;
-    if (first_failure != nullptr) {
-        // Without a compiler nothing on this machine would help; any other reason is the kernel's own.
-        status = {no_compiler ? XQAJIT_UNAVAILABLE : XQAJIT_COMPILE_FAILED,
-                  fmt::format("{} of {} kernels failed; the first: {}", failed, jobs_.size(), describe(*first_failure))};
-    }
-    return {to_text(json, 1), std::move(status)};
+    return report_of({std::move(jobs_), entries, list_kernels_, options_.shard, std::max(1u, options_.shards), std::move(choice_),
+                      seconds, stopped, progress_});
 }
 
 }  // namespace
 
 Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_prewarm_options const& options) {
+    XQAJIT_RETURN_IF_ERROR(check_shard(options.shard, options.shards));
     Result<std::vector<ShapeEntry>> const entries = parse_shape_list(shapes);
     if (!entries.ok()) return entries.status();
     Result<std::vector<Target>> const targets = targets_for_prewarm(impl_->settings, options.archs);
@@ -263,6 +239,7 @@ Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_
     Prewarm prewarm(*impl_, options);
     for (Target const& target : *targets)
         for (ShapeEntry const& entry : *entries) prewarm.add(entry, target);
+    prewarm.keep_shard();
     XQAJIT_RETURN_IF_ERROR(prewarm.run());
     return prewarm.report(entries->size(), ms_since(start) * 1e-3);
 }

@@ -48,10 +48,11 @@ Result<CompiledImage> Toolchain::compile_in_process(CompileRequest const& reques
     return xqajit::compile(**nvrtc, request);
 }
 
-Result<CompiledImage> Toolchain::compile_in_worker(std::string const& worker, CompileRequest const& request) {
+Result<CompiledImage> Toolchain::compile_in_worker(std::string const& worker, CompileRequest const& request, WorkerWatch* watch) {
     Result<NvrtcIdentity> const nvrtc = identity();
     if (!nvrtc.ok()) return nvrtc.status();
-    return xqajit::compile_in_worker(worker, *nvrtc, request, std::chrono::seconds(settings_.integer(SettingId::kCompileTimeout)));
+    return xqajit::compile_in_worker(worker, *nvrtc, request, std::chrono::seconds(settings_.integer(SettingId::kCompileTimeout)),
+                                     watch);
 }
 
 Result<std::optional<std::string>> Toolchain::worker_to_use() {

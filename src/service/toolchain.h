@@ -28,7 +28,7 @@ public:
     // Where XQAJIT_COMPILE says, in worker_to_use().
     Result<CompiledImage> compile(CompileRequest const& request);
     Result<CompiledImage> compile_in_process(CompileRequest const& request);
-    Result<CompiledImage> compile_in_worker(std::string const& worker, CompileRequest const& request);
+    Result<CompiledImage> compile_in_worker(std::string const& worker, CompileRequest const& request, WorkerWatch* watch = nullptr);
     // Nothing where XQAJIT_WORKER is unset and no worker is installed: this process is to compile, with one warning.
     Result<std::optional<std::string>> worker_to_use();
 

@@ -18,7 +18,7 @@ TEST_CASE("prewarm, then the listing, show, verify, stats and path agree", "[cli
     INFO(text.err);
     CHECK(text.code == 0);
     CHECK(contains(text.out, "3 entries, 4 kernels: 4 compiled, 0 hits, 0 failed"));
-    CHECK(std::count(text.err.begin(), text.err.end(), '\n') == 4);  // a line a kernel: no terminal here
+    CHECK(std::count(text.err.begin(), text.err.end(), '\n') == 5);  // the workers, and a line a kernel: no terminal here
     CHECK(contains(text.err, "[4/4] "));
 
     json const again = shell.document({"prewarm", "--shapes", list, "--arch", "sm_90a,sm_80", "--jobs", "2"});

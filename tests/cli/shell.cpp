@@ -39,10 +39,14 @@ ProcessResult Shell::run(std::vector<std::string> const& arguments) const {
 }
 
 ProcessResult Shell::run_program(std::vector<std::string> const& argv) const {
-    Result<ProcessResult> result = run_process(argv, "", std::chrono::seconds(120), &environment_);
+    Result<ProcessResult> result = try_program(argv);
     REQUIRE(result.ok());
     REQUIRE(result->end == ProcessResult::End::kExited);
     return *result;
+}
+
+Result<ProcessResult> Shell::try_program(std::vector<std::string> const& argv) const {
+    return run_process(argv, "", std::chrono::seconds(120), &environment_);
 }
 
 json Shell::document(std::vector<std::string> arguments, int exit_code) const {

@@ -20,6 +20,7 @@ public:
     void unset(std::string const& name);
     ProcessResult run(std::vector<std::string> const& arguments) const;
     ProcessResult run_program(std::vector<std::string> const& argv) const;
+    Result<ProcessResult> try_program(std::vector<std::string> const& argv) const;  // which may end by a signal
     // With --json: what it prints, which has a schema.
     nlohmann::json document(std::vector<std::string> arguments, int exit_code = 0) const;
     std::string write(std::string const& name, std::string const& text) const;  // the file's path

@@ -1,38 +1,10 @@
 #include "base/oom_kills.h"
 
-#include <filesystem>
-#include <fstream>
-
 #include "catch.h"
+#include "planted_root.h"
 
 using namespace xqajit;
-
-namespace {
-
-// A root folder with some of the kernel's files.
-class Root {
-public:
-    explicit Root(std::vector<std::pair<std::string, std::string>> const& files) {
-        std::string name = (std::filesystem::temp_directory_path() / "xqajit-root-XXXXXX").string();
-        REQUIRE(::mkdtemp(name.data()) != nullptr);
-        path_ = name;
-        for (auto const& [file, text] : files) {
-            std::filesystem::create_directories(std::filesystem::path(path_ + file).parent_path());
-            std::ofstream(path_ + file) << text;
-        }
-    }
-    Root(Root const&) = delete;
-    ~Root() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    std::string const& path() const { return path_; }
-
-private:
-    std::string path_;
-};
-
-}  // namespace
+using testing::PlantedRoot;
 
 TEST_CASE("kills for lack of memory are those of the control group, else of the machine, else none", "[base]") {
     std::string const events = "low 0\nhigh 0\nmax 7\noom 4\noom_kill 3\noom_group_kill 9\n";
@@ -51,7 +23,7 @@ TEST_CASE("kills for lack of memory are those of the control group, else of the 
              Row{{{"/proc/self/cgroup", "4:memory:/a\n"}, {"/proc/vmstat", vmstat}}, 5},
              Row{{{"/proc/self/cgroup", "0::/gone\n"}, {"/proc/vmstat", vmstat}}, 5},
          }) {
-        Root const root(row.files);
+        PlantedRoot const root(row.files);
         INFO(row.files.size());
         CHECK(oom_kills(root.path()) == row.kills);
     }

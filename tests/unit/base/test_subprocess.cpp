@@ -46,6 +46,24 @@ TEST_CASE("output, errors and exit status come back apart", "[base][subprocess]"
     CHECK(result.describe() == "exited with status 3");
 }
 
+TEST_CASE("a child that may be stopped is, once it is asked for, and stands in a group of its own", "[base][subprocess]") {
+    int stop = 0;
+    auto const free = run_process({"/bin/sh", "-c", "echo $$; cut -d' ' -f5 /proc/self/stat"}, "", kLong, nullptr, &stop);
+    REQUIRE(free.ok());
+    CHECK(free->end == End::kExited);
+    std::string const pid = free->out.substr(0, free->out.find('\n') + 1);
+    CHECK(free->out == pid + pid);
+    std::thread later([&] {
+        std::this_thread::sleep_for(50ms);
+        __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    });
+    auto const stopped = run_process({"/bin/sh", "-c", "echo begun; exec sleep 100"}, "", kLong, nullptr, &stop);
+    later.join();
+    REQUIRE(stopped.ok());
+    CHECK(stopped->end == End::kStopped);
+    CHECK(stopped->describe() == "stopped");
+}
+
 TEST_CASE("large input and output pass at once", "[base][subprocess]") {
     std::string input;
     for (int i = 0; i < 300'000; ++i) input += std::to_string(i) + "\n";
