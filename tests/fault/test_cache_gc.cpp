@@ -178,12 +178,18 @@ TEST_CASE("what is not the user's, or no regular file, is left and counted", "[c
         make_old(other);
         ++foreign;
     }
-    for (std::string const& each : {link, folder, temporary}) make_old(each);
+    fs::create_directory(temp.path("cache/quarantine"));
+    fs::permissions(temp.path("cache/quarantine"), fs::perms(0700));
+    std::string const aside = temp.path("cache/quarantine/x.bad");  // a link that failed its checks: it goes, not what it names
+    fs::create_symlink(temp.path("victim"), aside);
+    for (std::string const& each : {link, folder, temporary, aside}) make_old(each);
     Result<GcReport> const report = store->collect(everything());
     REQUIRE(report.ok());
     CHECK(report->failed.empty());
     CHECK(report->foreign.files == foreign);
     CHECK(report->removed.entries.files == 1);
+    CHECK(report->removed.quarantined.files == 1);
+    CHECK(!fs::is_symlink(aside));
     CHECK(read_raw(temp.path("victim")) == "precious");
     CHECK(fs::is_symlink(link));
     CHECK(fs::is_directory(folder));
