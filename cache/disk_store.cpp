@@ -8,31 +8,18 @@
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 
 #include "base/log.h"
 #include "cache/directory.h"
+#include "cache/layout.h"
 #include "cache/metadata.h"
 
 namespace xqajit::cache {
 namespace {
 
-constexpr std::string_view kSuffix = ".xqa";
-constexpr char kQuarantine[] = "quarantine";
-constexpr std::time_t kLeftoverSeconds = 3600;
 constexpr int kQuarantinedPerKey = 100;  // bounds what a disk that damages everything can pile up
-
-std::string file_name(CacheKey const& key) { return key.compiler.hex() + std::string(kSuffix); }
-
-std::string prefix_of(Digest const& body) { return body.hex().substr(0, 2); }
-
-// Only the spelling that file_name() gives: temporary files and strangers are not entries.
-bool parse_digest_name(std::string_view name, Digest& digest) { return Digest::parse(name, digest) && digest.hex() == name; }
-
-bool parse_file_name(std::string_view name, Digest& compiler) {
-    return name.ends_with(kSuffix) && parse_digest_name(name.substr(0, name.size() - kSuffix.size()), compiler);
-}
+constexpr int kFolderAttempts = 16;      // each lost only to a collection that removes the empty folder just then
 
 // What writers that were killed left in the folder. Age alone tells: a write takes milliseconds, and a writer that slept for an hour finds
 // its file gone, which costs it one warning and the cache one kernel, never a wrong entry.
@@ -62,18 +49,18 @@ struct DiskStore::ReadEntry {
     Entry entry;
 };
 
-DiskStore::DiskStore(StoreOrigin origin, std::string path, Root root)
-    : origin_(std::move(origin)), path_(std::move(path)), root_(std::make_shared<Root const>(std::move(root))) {}
+DiskStore::DiskStore(StoreOrigin origin, std::string path, Root root, std::uint64_t max_bytes)
+    : origin_(std::move(origin)), path_(std::move(path)), root_(std::make_shared<Root const>(std::move(root))), cap_(max_bytes) {}
 
-std::shared_ptr<DiskStore> DiskStore::open(StoreOrigin const& origin) {
+std::shared_ptr<DiskStore> DiskStore::open(StoreOrigin const& origin, std::uint64_t max_bytes) {
     std::error_code error;
     std::filesystem::path const absolute = std::filesystem::absolute(origin.path, error);
     std::string const path = error ? origin.path : absolute.string();
-    return std::shared_ptr<DiskStore>(new DiskStore(origin, path, open_directory(path, /*create=*/false)));
+    return std::shared_ptr<DiskStore>(new DiskStore(origin, path, open_directory(path, /*create=*/false), max_bytes));
 }
 
 std::shared_ptr<DiskStore> DiskStore::disabled(std::string const& reason) {
-    return std::shared_ptr<DiskStore>(new DiskStore({}, {}, Root{UniqueFd(), {"", false, false, false, reason}}));
+    return std::shared_ptr<DiskStore>(new DiskStore({}, {}, Root{UniqueFd(), {"", false, false, false, reason}}, 0));
 }
 
 DiskStore::Root DiskStore::open_directory(std::string const& path, bool create) {
@@ -159,7 +146,9 @@ std::optional<Entry> DiskStore::read(CacheKey const& key, DiskStore* keeper) con
     Result<UniqueFd> const folder = open_body_folder(*top, key.body, /*create=*/false);
     if (!folder.ok() && keeper != nullptr) keeper->warn_of_reading(path_of(*top, key) + ": " + folder.status().message());
     if (!folder.ok() || !folder->valid()) return std::nullopt;
-    return read_from(*top, folder->get(), key, keeper);
+    std::optional<Entry> entry = read_from(*top, folder->get(), key, keeper);
+    if (entry && keeper != nullptr && top->state.writable) mark_used(folder->get(), file_name(key));
+    return entry;
 }
 
 std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore* keeper) const {
@@ -185,6 +174,7 @@ std::optional<Entry> DiskStore::read_any_compiler(Digest const& body, DiskStore*
         best = std::move(entry);
         best_rank = std::move(rank);
     }
+    if (best && keeper != nullptr && top->state.writable) mark_used(folder->get(), file_name(best->key));
     return best;
 }
 
@@ -194,22 +184,60 @@ std::optional<Entry> DiskStore::peek(CacheKey const& key) const { return read(ke
 std::optional<Entry> DiskStore::peek_any_compiler(Digest const& body) const { return read_any_compiler(body, nullptr); }
 
 Status DiskStore::store(Entry const& entry) {
-    Status status = write(entry);
+    std::uint64_t bytes = 0;
+    Status status = write(entry, bytes);
+    if (status.ok()) keep_within_cap(bytes);
     if (!status.ok() && !write_warned_.exchange(true))
         log::warning(fmt::format("a kernel was not kept on disk, nor may be later ones: {}", status.message()));
     return status;
 }
 
-Status DiskStore::write(Entry const& entry) {
+Status DiskStore::write(Entry const& entry, std::uint64_t& bytes) {
     XQAJIT_RETURN_IF_ERROR(check_limits(entry));
     XQAJIT_RETURN_IF_ERROR(make_directory());
     std::shared_ptr<Root const> const top = root();
     if (!top->state.writable) return unavailable(top->state.reason);
-    Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
-    if (folder.ok()) remove_leftovers(folder->get());  // first: they may be what fills the disk
-    Status const status =
-        folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encode_entry(entry)) : folder.status();
-    return status.ok() ? status : unavailable(path_of(*top, entry.key) + ": " + status.message());
+    std::string const encoded = encode_entry(entry);
+    bytes = encoded.size();
+    Status status;
+    for (int attempt = 0; attempt < kFolderAttempts; ++attempt) {
+        Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
+        if (folder.ok()) remove_leftovers(folder->get());  // first: they may be what fills the disk
+        status = folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encoded) : folder.status();
+        if (status.ok()) return {};
+        if (!was_removed(*top, entry.key.body, folder)) break;
+    }
+    return unavailable(path_of(*top, entry.key) + ": " + status.message());
+}
+
+// Whether the folder, or one above it, was removed (and perhaps made again) since it was opened, or while it was made.
+bool DiskStore::was_removed(Root const& root, Digest const& body, Result<UniqueFd> const& before) {
+    Result<UniqueFd> const now = open_body_folder(root, body, /*create=*/false);
+    if (!now.ok()) return false;
+    if (!before.ok() || !now->valid()) return true;
+    struct stat old {
+    }, present{};
+    return ::fstat(before->get(), &old) == 0 && ::fstat(now->get(), &present) == 0 && old.st_ino != present.st_ino;
+}
+
+Result<GcReport> DiskStore::collect(GcLimits const& limits) const {
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.usable) return unavailable(top->state.reason);
+    if (!top->directory.valid()) return GcReport{};
+    if (!top->state.writable) return unavailable(top->state.reason);
+    return collect_garbage(top->directory.get(), top->state.effective_path, limits);
+}
+
+void DiskStore::keep_within_cap(std::uint64_t stored) {
+    if (!cap_.is_due(stored)) return;
+    Result<GcReport> const report = collect(cap_.limits());
+    std::string const why = !report.ok()             ? report.status().message()
+                            : report->failed.empty() ? ""
+                                                     : report->failed[0].status.message();
+    if (!why.empty() && !cap_warned_.exchange(true)) log::warning(fmt::format("the cache is not kept within its size: {}", why));
+    if (report.ok() && report->removed.entries.files != 0)
+        log::info(fmt::format("the cache passed its size: {} entries, {} bytes, were removed", report->removed.entries.files,
+                              report->removed.entries.bytes));
 }
 
 Listing DiskStore::list() const {
@@ -229,7 +257,7 @@ Listing DiskStore::list() const {
         return found.ok() ? std::move(*found) : std::vector<std::string>();
     };
     for (std::string const& prefix : names(top->directory.get(), path)) {
-        bool const is_prefix = prefix.size() == 2 && prefix.find_first_not_of("0123456789abcdef") == std::string::npos;
+        bool const is_prefix = is_prefix_name(prefix);
         if (!is_prefix && prefix != kQuarantine) continue;
         std::string const prefix_path = path + "/" + prefix;
         UniqueFd const bodies = open(top->directory.get(), prefix, prefix_path);
@@ -277,8 +305,10 @@ Result<std::string> DiskStore::move_away(Root const& root, int folder, CacheKey 
     for (int counter = 0; quarantine.ok() && counter < kQuarantinedPerKey; ++counter) {
         std::string const aside = fmt::format("{}-{}-{}.bad", key.body.hex(), key.compiler.hex(), counter);
         if (exists_at(quarantine->get(), aside)) continue;
-        if (::renameat(folder, name.c_str(), quarantine->get(), aside.c_str()) == 0)
+        if (::renameat(folder, name.c_str(), quarantine->get(), aside.c_str()) == 0) {
+            mark_set_aside(quarantine->get(), aside);
             return fmt::format("moved to {}/{}", kQuarantine, aside);
+        }
         break;
     }
     if (::unlinkat(folder, name.c_str(), 0) == 0) return std::string("removed");

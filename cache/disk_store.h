@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "cache/entry.h"
+#include "cache/gc.h"
 
 namespace xqajit::cache {
 
@@ -61,7 +62,8 @@ struct Listing {
 // warning; a caller need not log again.
 class DiskStore {
 public:
-    static std::shared_ptr<DiskStore> open(StoreOrigin const& origin);
+    // max_bytes: a store that takes the entries past it removes the least recently used ones; 0: no limit.
+    static std::shared_ptr<DiskStore> open(StoreOrigin const& origin, std::uint64_t max_bytes = 0);
     // A store without a directory: always misses, with this reason in state().
     static std::shared_ptr<DiskStore> disabled(std::string const& reason);
 
@@ -77,6 +79,9 @@ public:
     // As store() does before its first entry, for a caller who would know before the work. UNAVAILABLE says why it is not usable.
     Status make_directory();
 
+    // collect_garbage() here. UNAVAILABLE: the directory is not usable, or cannot be written. One that is missing is an empty one.
+    Result<GcReport> collect(GcLimits const& limits) const;
+
     Listing list() const;  // checks each entry and moves none
     StoreState state() const { return root()->state; }
     StoreOrigin const& origin() const { return origin_; }
@@ -89,7 +94,7 @@ private:
         StoreState state;
     };
 
-    DiskStore(StoreOrigin origin, std::string path, Root root);
+    DiskStore(StoreOrigin origin, std::string path, Root root, std::uint64_t max_bytes);
     static Root open_directory(std::string const& path, bool create);
     // The directory as it stands: looked for again while it is missing, since another process may make it.
     std::shared_ptr<Root const> root() const;
@@ -100,7 +105,9 @@ private:
     std::optional<Entry> read(CacheKey const& key, DiskStore* keeper) const;
     std::optional<Entry> read_any_compiler(Digest const& body, DiskStore* keeper) const;
     static std::optional<Entry> read_from(Root const& root, int folder, CacheKey const& key, DiskStore* keeper);
-    Status write(Entry const& entry);
+    Status write(Entry const& entry, std::uint64_t& bytes);
+    static bool was_removed(Root const& root, Digest const& body, Result<UniqueFd> const& before);
+    void keep_within_cap(std::uint64_t stored);
     void set_aside(Root const& root, int folder, CacheKey const& key, ReadEntry const& bad);
     static Result<std::string> move_away(Root const& root, int folder, CacheKey const& key);
     void warn_of_reading(std::string const& reason);
@@ -112,6 +119,8 @@ private:
     std::atomic<std::uint64_t> quarantined_{0};
     std::atomic<bool> read_warned_{false};
     std::atomic<bool> write_warned_{false};
+    SizeCap cap_;
+    std::atomic<bool> cap_warned_{false};
 };
 
 }  // namespace xqajit::cache

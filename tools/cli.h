@@ -77,6 +77,11 @@ struct CacheOptions : Common {
     std::string verb;  // ls, show, verify, path, stats
     std::string key;
 };
+struct GcOptions : Common {
+    std::uint64_t max_bytes = 0;  // 0: no limit, as below
+    std::uint64_t max_age_seconds = 0;
+    bool dry_run = false;
+};
 
 // Each returns the process's exit code; failures of the library leave as Error.
 int prewarm(PrewarmOptions const& options);
@@ -84,6 +89,7 @@ int explain(ExplainOptions const& options);
 int run(RunOptions const& options);
 int bench(BenchOptions const& options);
 int cache(CacheOptions const& options);
+int cache_gc(GcOptions const& options);
 int doctor(Common const& options);
 int capabilities(Common const& options, std::string const& arch);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/quantity.h"
 #include "cli.h"
 #include "shape_flags.h"
 #include "standard_streams.h"
@@ -145,6 +146,33 @@ private:
                 action_ = [this] { return cache(cache_); };
             });
         }
+        add_cache_gc(*command);
+    }
+
+    void add_cache_gc(CLI::App& cache) {
+        CLI::App* command = cache.add_subcommand("gc", "Remove the least recently used entries, until the limits hold");
+        auto const limit = [command](char const* flag, char const* help, char const* type, auto const& parse, char const* accepted,
+                                     std::uint64_t& value) {
+            return command
+                ->add_option_function<std::string>(
+                    flag, [&value, parse](std::string const& text) { value = *parse(text); }, help)
+                ->type_name(type)
+                ->check(
+                    [parse, accepted](std::string const& text) {
+                        return parse(text) ? std::string() : "'" + text + "': accepted is " + accepted;
+                    },
+                    "");
+        };
+        CLI::Option* size = limit("--max-size", "What all entries together may have, as 512M", "SIZE", xqajit::parse_size,
+                                  xqajit::kAcceptedSizes, gc_.max_bytes);
+        CLI::Option* age = limit("--max-age", "How long ago an entry's last use may be, as 30d", "AGE", xqajit::parse_age,
+                                 xqajit::kAcceptedAges, gc_.max_age_seconds);
+        command->add_flag("--dry-run", gc_.dry_run, "Remove nothing, and print what would be");
+        add_common(*command, gc_);
+        command->callback([this, size, age] {
+            if (size->count() + age->count() == 0) throw CLI::RequiredError("--max-size or --max-age");
+            action_ = [this] { return cache_gc(gc_); };
+        });
     }
 
     void add_explain() {
@@ -242,6 +270,7 @@ private:
     std::function<int()> action_;
     PrewarmOptions prewarm_;
     CacheOptions cache_;
+    GcOptions gc_;
     ExplainOptions explain_;
     RunOptions run_;
     BenchOptions bench_;

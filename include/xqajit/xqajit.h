@@ -253,6 +253,14 @@ typedef struct xqajit_prewarm_options {
 
 #define XQAJIT_PREWARM_OPTIONS_INIT XQAJIT_INIT(xqajit_prewarm_options)
 
+typedef struct xqajit_gc_options {
+    uint32_t struct_size;
+    uint32_t dry_run;         /* 1: nothing is removed, and the document says what would be */
+    uint64_t max_bytes;       /* of all entries together; 0: no limit */
+    uint64_t max_age_seconds; /* since an entry's last use; 0: no limit */
+} xqajit_gc_options;
+#define XQAJIT_GC_OPTIONS_INIT XQAJIT_INIT(xqajit_gc_options)
+
 /* clang-format on */
 
 /* "0.1.0" */
@@ -312,6 +320,10 @@ XQAJIT_API xqajit_status xqajit_cache_show(xqajit_service* service, char const* 
 /* Checks every entry and folder; the document names each that failed. CACHE_CORRUPT if one is damaged, is something else or is writable by
  * others; UNAVAILABLE if all that failed cannot be read (permissions, an I/O error). A missing directory is an empty cache. */
 XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** json);
+/* Removes entries until both limits hold, of which at least one is given, the least recently used first; and temporary and quarantined files
+ * that are more than an hour old. Other processes may read and write meanwhile. UNAVAILABLE, with the document, if something could not be
+ * read or removed, which it names; without one where the directory cannot be written. A missing directory is an empty cache. */
+XQAJIT_API xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_options const* options, char** json);
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);

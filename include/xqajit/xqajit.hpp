@@ -21,7 +21,7 @@ public:
     Error(xqajit_status code, std::string const& text, std::string report = {})
         : std::runtime_error(text), code_(code), report_(std::move(report)) {}
     xqajit_status code() const noexcept { return code_; }
-    // The document of a call that failed for some of its parts (prewarm, cache_verify); else empty.
+    // The document of a call that failed for some of its parts (prewarm, cache_verify, cache_gc); else empty.
     std::string const& report() const noexcept { return report_; }
 
 private:
@@ -91,6 +91,9 @@ public:
     }
     std::string cache_verify() {
         return document([&](char** json) { return xqajit_cache_verify(handle_, json); });
+    }
+    std::string cache_gc(xqajit_gc_options const& options) {
+        return document([&](char** json) { return xqajit_cache_gc(handle_, &options, json); });
     }
     std::string cache_path() {
         return document([&](char** json) { return xqajit_cache_path(handle_, json); });

@@ -267,6 +267,20 @@ xqajit_status xqajit_cache_verify(xqajit_service* service, char** json) {
     });
 }
 
+xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_options const* options, char** json) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(options);
+        XQAJIT_REQUIRE(json);
+        xqajit_gc_options known = XQAJIT_GC_OPTIONS_INIT;
+        XQAJIT_RETURN_IF_ERROR(xqajit::copy_versioned(*options, sizeof(xqajit_gc_options), known));
+        Result<Service::GcReport> const collected = service->service->cache_gc(known);
+        if (!collected.ok()) return collected.status();
+        XQAJIT_RETURN_IF_ERROR(hand_out(collected->json, json));
+        return collected->status;
+    });
+}
+
 xqajit_status xqajit_cache_path(xqajit_service* service, char** json) {
     return guarded([&]() -> Status {
         XQAJIT_REQUIRE(service);

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/nearest.h"
+#include "base/quantity.h"
 #include "base/split.h"
 
 namespace xqajit {
@@ -16,6 +17,8 @@ namespace {
 constexpr Setting kSettings[] = {
     {SettingId::kCacheDir, "XQAJIT_CACHE_DIR", "path", "", "a directory",
      "Where compiled kernels are kept; unset: $XDG_CACHE_HOME/xqajit, else $HOME/.cache/xqajit."},
+    {SettingId::kCacheMaxSize, "XQAJIT_CACHE_MAX_SIZE", "size", "", kAcceptedSizes,
+     "A store that takes the cache's entries past this removes the least recently used ones, down to 80 % of it; unset: no limit."},
     {SettingId::kNvrtcPath, "XQAJIT_NVRTC_PATH", "path", "", "a file or its directory",
      "The NVRTC library, alone; unset: the loader's path, $CUDA_HOME, then pip's nvidia/*/lib."},
     {SettingId::kArch, "XQAJIT_ARCH", "text", "", "architectures such as sm_90a, with commas between",
@@ -81,6 +84,7 @@ bool legal(Setting const& setting, std::string_view value) {
         return parse_integer(accepted.substr(0, dots), least) && parse_integer(accepted.substr(dots + 2), most) &&
                parse_integer(value, number) && least <= number && number <= most;
     }
+    if (type == "size") return parse_size(value).has_value();
     return true;  // a path or a text is judged by its user
 }
 
@@ -144,6 +148,8 @@ std::uint64_t Settings::integer(SettingId id) const {
     parse_integer(text(id), value);  // legal since parse(); "" is 0
     return value;
 }
+
+std::uint64_t Settings::size(SettingId id) const { return parse_size(text(id)).value_or(0); }
 
 bool Settings::flag(SettingId id) const { return text(id) == "1"; }
 

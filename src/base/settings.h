@@ -15,6 +15,7 @@ namespace xqajit {
 
 enum class SettingId {
     kCacheDir,
+    kCacheMaxSize,
     kNvrtcPath,
     kArch,
     kForceKernel,
@@ -37,7 +38,7 @@ enum class SettingId {
 struct Setting {
     SettingId id;
     char const* name;           // "XQAJIT_ARCH"
-    char const* type;           // "path", "text", "list", "choice", "integer", "flag"
+    char const* type;           // "path", "text", "list", "choice", "integer", "size", "flag"
     char const* default_value;  // as it would be written; "" where there is none
     char const* accepted;       // "off|reference", "1..3600", ... : what an error quotes
     char const* help;           // one sentence
@@ -63,7 +64,8 @@ public:
     std::string const& text(SettingId id) const { return get(id).text; }
     std::vector<std::string> list(SettingId id) const;  // split at commas, trimmed, empty parts dropped
     std::uint64_t integer(SettingId id) const;
-    bool flag(SettingId id) const;  // "1"
+    std::uint64_t size(SettingId id) const;  // bytes; 0 where it is unset
+    bool flag(SettingId id) const;           // "1"
     std::vector<std::string> const& warnings() const { return warnings_; }
 
 private:

@@ -138,6 +138,49 @@ Result<Service::VerifyReport> Service::cache_verify() {
     return VerifyReport{to_text(json, 1), std::move(status)};
 }
 
+namespace {
+
+Json part_json(cache::GcPart const& part) {
+    auto const json = [](cache::GcCount const& count) { return Json{{"files", count.files}, {"bytes", count.bytes}}; };
+    return {{"entries", json(part.entries)}, {"temporaries", json(part.temporaries)}, {"quarantined", json(part.quarantined)}};
+}
+
+Json limit_json(std::uint64_t limit) { return limit == 0 ? Json(nullptr) : Json(limit); }
+
+}  // namespace
+
+Result<Service::GcReport> Service::cache_gc(xqajit_gc_options const& options) {
+    if (options.dry_run > 1) return invalid_argument(fmt::format("dry_run is {}: accepted are 0, 1", options.dry_run));
+    if (options.max_bytes == 0 && options.max_age_seconds == 0)
+        return invalid_argument("max_bytes and max_age_seconds are both 0: at least one limit is needed");
+    XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
+    cache::GcLimits limits;
+    limits.dry_run = options.dry_run == 1;
+    if (options.max_bytes != 0) limits.max_bytes = options.max_bytes;
+    if (options.max_age_seconds != 0) limits.max_age_seconds = options.max_age_seconds;
+    Result<cache::GcReport> const collected = impl_->store->collect(limits);
+    if (!collected.ok()) return collected.status();
+    cache::StoreState const state = impl_->store->state();
+    Json failed = Json::array();
+    for (cache::GcFailure const& failure : collected->failed)
+        failed.push_back(with_state({{"path", failure.path}}, failure.status));
+    Json const json = {
+        {"schema", "xqajit.cache.gc/1"},
+        {"path", state.effective_path},
+        {"exists", state.exists},
+        {"dry_run", limits.dry_run},
+        {"limits", {{"max_bytes", limit_json(options.max_bytes)}, {"max_age_seconds", limit_json(options.max_age_seconds)}}},
+        {"removed", part_json(collected->removed)},
+        {"kept", part_json(collected->kept)},
+        {"foreign", {{"files", collected->foreign.files}, {"bytes", collected->foreign.bytes}}},
+        {"failed", std::move(failed)}};
+    Status status;
+    if (!collected->failed.empty())
+        status = unavailable(fmt::format("cache directory {}: {} files or folders could not be read or removed",
+                                         state.effective_path, collected->failed.size()));
+    return GcReport{to_text(json, 1), std::move(status)};
+}
+
 Result<std::string> Service::cache_path() {
     Json json = {{"schema", "xqajit.cache.path/1"}};
     json.update(store_json(*impl_->store));

@@ -7,10 +7,11 @@ namespace xqajit {
 namespace {
 
 std::shared_ptr<cache::DiskStore> open_store(Settings const& settings, std::string const& cache_dir) {
-    if (!cache_dir.empty()) return cache::DiskStore::open({cache_dir, "argument"});
+    std::uint64_t const max_bytes = settings.size(SettingId::kCacheMaxSize);
+    if (!cache_dir.empty()) return cache::DiskStore::open({cache_dir, "argument"}, max_bytes);
     Result<cache::StoreOrigin> const origin = cache::default_store(settings.text(SettingId::kCacheDir));
     if (origin.ok() && !origin->warning.empty()) log::warning(origin->warning + "; " + origin->path + " is used");
-    return origin.ok() ? cache::DiskStore::open(*origin) : cache::DiskStore::disabled(origin.status().message());
+    return origin.ok() ? cache::DiskStore::open(*origin, max_bytes) : cache::DiskStore::disabled(origin.status().message());
 }
 
 }  // namespace

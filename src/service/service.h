@@ -40,6 +40,11 @@ public:
         Status status;
     };
     Result<VerifyReport> cache_verify();
+    struct GcReport {
+        std::string json;
+        Status status;
+    };
+    Result<GcReport> cache_gc(xqajit_gc_options const& options);
     Result<std::string> cache_path();
     Result<std::string> doctor();
     xqajit_stats stats() const;

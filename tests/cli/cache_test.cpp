@@ -143,6 +143,7 @@ TEST_CASE("an empty --cache-dir is refused by name, an empty setting is the same
                                                {"cache", "ls"},
                                                {"cache", "show", "00"},
                                                {"cache", "verify"},
+                                               {"cache", "gc", "--max-size", "1G"},
                                                {"cache", "path"},
                                                {"cache", "stats"},
                                                with_shape({"explain"}),

@@ -17,6 +17,7 @@ TEST_CASE("help and version go to standard output and succeed", "[cli]") {
                                                       {"prewarm", "--help"},
                                                       {"cache", "--help"},
                                                       {"cache", "ls", "--help"},
+                                                      {"cache", "gc", "--help"},
                                                       {"explain", "--help"},
                                                       {"bench", "--help"},
                                                       {"run", "--help"},

@@ -44,6 +44,7 @@ TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
     xqajit_service* const s = handle.service;
     xqajit_params params = plain_params();
     xqajit_run_args args = XQAJIT_RUN_ARGS_INIT;
+    xqajit_gc_options gc = XQAJIT_GC_OPTIONS_INIT;
     std::uint64_t bytes = 0;
     char* text = nullptr;
     struct Row {
@@ -88,6 +89,9 @@ TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
     refused("json", xqajit_cache_show(s, "a", nullptr));
     refused("service", xqajit_cache_verify(nullptr, &text));
     refused("json", xqajit_cache_verify(s, nullptr));
+    refused("service", xqajit_cache_gc(nullptr, &gc, &text));
+    refused("options", xqajit_cache_gc(s, nullptr, &text));
+    refused("json", xqajit_cache_gc(s, &gc, nullptr));
     refused("service", xqajit_cache_path(nullptr, &text));
     refused("json", xqajit_cache_path(s, nullptr));
     refused("service", xqajit_doctor(nullptr, &text));

@@ -22,6 +22,9 @@ struct Values {
 
 std::vector<Values> const kValues{
     {SettingId::kCacheDir, {"/var/cache/xqajit", "relative", "with space"}, {}},
+    {SettingId::kCacheMaxSize,
+     {"1", "1048576", "512M", "2G", "1T", "64k"},
+     {"0", "0G", "-1", "2GB", "1.5G", "G", "02G", " 2G", "99999999T"}},
     {SettingId::kNvrtcPath, {"/opt/libnvrtc.so.12"}, {}},
     {SettingId::kArch, {"sm_90a", "9.0a"}, {}},  // the architecture table judges it
     {SettingId::kForceKernel,
@@ -68,6 +71,8 @@ TEST_CASE("without a variable every setting has its default, which is legal", "[
     }
     CHECK(settings->integer(SettingId::kCompileTimeout) == 120);
     CHECK(settings->integer(SettingId::kNbSubSeq) == 0);
+    CHECK(settings->size(SettingId::kCacheMaxSize) == 0);
+    CHECK(parse({"XQAJIT_CACHE_MAX_SIZE=2G"})->size(SettingId::kCacheMaxSize) == 2ull << 30);
     CHECK_FALSE(settings->flag(SettingId::kDebug));
     CHECK(settings->warnings().empty());
 }

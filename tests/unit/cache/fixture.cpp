@@ -1,10 +1,13 @@
 #include "unit/cache/fixture.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <mutex>
@@ -97,6 +100,13 @@ std::string read_raw(std::string const& path) {
     std::ifstream file(path, std::ios::binary);
     require(file.good(), "cannot read " + path);
     return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void make_old(std::string const& path, long seconds) {
+    timespec const time{std::time(nullptr) - seconds, 0};
+    timespec const times[2] = {time, time};
+    require(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOENT,
+            "cannot set the time of " + path);
 }
 
 unsigned mode_of(std::string const& path) {

@@ -46,7 +46,8 @@ std::shared_ptr<DiskStore> open_store(std::string const& path);
 std::string file_of(DiskStore const& store, CacheKey const& key);
 void write_raw(std::string const& path, std::string const& bytes);
 std::string read_raw(std::string const& path);
-unsigned mode_of(std::string const& path);  // the permission bits, of a link itself
+void make_old(std::string const& path, long seconds);  // its times, or a link's own; nothing where it is gone
+unsigned mode_of(std::string const& path);             // the permission bits, of a link itself
 
 // Starts `body` in a child process; it exits with body's value, 99 if it throws.
 pid_t start_child(std::function<int()> const& body);

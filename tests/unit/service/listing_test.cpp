@@ -55,6 +55,28 @@ TEST_CASE("the listing names entries, and one is shown by the start of its key",
     require_ok(second->cache_show(key).status());
 }
 
+TEST_CASE("a collection without a limit is refused, one with a limit removes by it", "[service][gc]") {
+    World world;
+    world.enter(0);
+    auto const service = world.service();
+    require_ok(service->prepare(plain_params()));
+    xqajit_gc_options options = XQAJIT_GC_OPTIONS_INIT;
+    Status const unlimited = service->cache_gc(options).status();
+    CHECK(unlimited.code() == XQAJIT_INVALID_ARGUMENT);
+    CHECK(contains(unlimited.message(), "max_bytes and max_age_seconds"));
+    options.max_bytes = 1;
+    options.dry_run = 2;
+    CHECK(contains(service->cache_gc(options).status().message(), "dry_run is 2: accepted are 0, 1"));
+    options.dry_run = 0;
+    Service::GcReport const report = must(service->cache_gc(options));
+    require_ok(report.status);
+    CHECK(json::parse(report.json)["removed"]["entries"]["files"] == 1);
+    require_ok(service->prepare(plain_params()));  // what is loaded stays
+    CHECK(world.compiles() == 1);
+    require_ok(world.service()->prepare(plain_params()));
+    CHECK(world.compiles() == 2);
+}
+
 TEST_CASE("verify names each entry that fails its checks", "[service]") {
     World world;
     world.enter(0);
