@@ -26,6 +26,7 @@ enum class SettingId {
     kOnMiss,
     kCompile,
     kCompileTimeout,
+    kLockTimeout,
     kWorker,
     kCompilerMatch,
     kRecordShapes,

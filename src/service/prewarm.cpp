@@ -1,9 +1,10 @@
-// A shape list becomes kernels on disk: hits are only counted, misses are compiled by worker processes side by side.
+// A shape list becomes kernels on disk: hits are only counted, misses are compiled by worker processes side by side, each unless another
+// process does it meanwhile.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <deque>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -95,15 +96,22 @@ public:
     Service::PrewarmReport report(std::size_t entries, double seconds) const;
 
 private:
+    struct Miss {
+        Job* job = nullptr;
+        bool put_off = false;  // another process was compiling it
+    };
     void add(Job job, std::string const& name);
-    void compile(Job& job, std::string const* worker) noexcept;
-    void compile_or_throw(Job& job, std::string const* worker);
+    bool next(Miss& miss);
+    void compile(Miss miss, std::string const* worker) noexcept;
+    void compile_or_throw(Miss miss, std::string const* worker);
     void finish(Job& job, std::string result, Status status);
 
     Service::Impl& service_;
     xqajit_prewarm_options const& options_;
     std::vector<Job> jobs_;
     std::map<CacheKey, std::size_t> job_of_key_;
+    std::mutex misses_mutex_;
+    std::deque<Miss> misses_;
     std::mutex mutex_;  // serialises progress
     std::uint32_t done_ = 0;
     Status progress_;  // of the caller's function: not called again once it has thrown
@@ -140,7 +148,6 @@ void Prewarm::add(Job job, std::string const& name) {
 
 // Fails only where nothing could be compiled for a reason of the settings.
 Status Prewarm::run() {
-    std::vector<Job*> misses;
     for (Job& job : jobs_) {
         auto const start = Clock::now();
         if (!job.admitted) {
@@ -153,41 +160,65 @@ Status Prewarm::run() {
         } else if (cache::StoreState const store = service_.store->state(); !store.writable) {
             finish(job, "failed", not_kept(unavailable(store.reason)));
         } else {
-            misses.push_back(&job);
+            misses_.push_back({&job, false});
         }
     }
-    if (misses.empty()) return {};
+    if (misses_.empty()) return {};
     // The longest first, so that the workers end at about the same time.
-    std::stable_sort(misses.begin(), misses.end(), [](Job const* a, Job const* b) { return a->cost > b->cost; });
+    std::stable_sort(misses_.begin(), misses_.end(), [](Miss const& a, Miss const& b) { return a.job->cost > b.job->cost; });
 
     Result<std::optional<std::string>> const worker = service_.toolchain.worker_to_use();
     if (!worker.ok()) return worker.status();
-    std::atomic<std::size_t> next{0};
     auto const work = [&] {
-        for (std::size_t i = next++; i < misses.size(); i = next++) compile(*misses[i], *worker ? &**worker : nullptr);
+        for (Miss miss; next(miss);) compile(miss, *worker ? &**worker : nullptr);
     };
     // NVRTC's front end is serial within a process: without a worker more threads would only queue.
     std::size_t const jobs = !*worker ? 1 : options_.jobs != 0 ? options_.jobs : default_jobs();
+    std::size_t const at_once = std::min(jobs, misses_.size());
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < std::min(jobs, misses.size()); ++i) threads.emplace_back(work);
+    for (std::size_t i = 0; i < at_once; ++i) threads.emplace_back(work);
     return {};
 }
 
+// False: none is left. What a thread puts off after that is met by the same thread.
+bool Prewarm::next(Miss& miss) {
+    std::lock_guard const lock(misses_mutex_);
+    if (misses_.empty()) return false;
+    miss = misses_.front();
+    misses_.pop_front();
+    return true;
+}
+
 // A thread's body: an exception that left it would end the process.
-void Prewarm::compile(Job& job, std::string const* worker) noexcept {
+void Prewarm::compile(Miss miss, std::string const* worker) noexcept {
     try {
-        compile_or_throw(job, worker);
+        compile_or_throw(miss, worker);
     } catch (std::exception const& error) {
-        finish(job, "failed", Status(XQAJIT_INTERNAL, error.what()));
+        finish(*miss.job, "failed", Status(XQAJIT_INTERNAL, error.what()));
     }
 }
 
-void Prewarm::compile_or_throw(Job& job, std::string const* worker) {
+void Prewarm::compile_or_throw(Miss miss, std::string const* worker) {
+    Job& job = *miss.job;
     auto const start = Clock::now();
+    // What another process compiles is met again after all others: two that prewarm one list share the work.
+    cache::KeyLock lock = service_.images.lock(job.request, job.key.key, /*wait=*/miss.put_off);
+    if (!miss.put_off && lock.state() == cache::KeyLock::State::kBusy) {
+        std::lock_guard const guard(misses_mutex_);
+        misses_.push_back({&job, true});
+        return;
+    }
+    if ((job.image = service_.images.published(job.request, job.key, lock)) != nullptr) {
+        job.ms = ms_since(start);
+        finish(job, "hit", {});
+        return;
+    }
+    auto const compile_start = Clock::now();
     Result<CompiledImage> compiled = worker != nullptr ? service_.toolchain.compile_in_worker(*worker, job.request)
                                                        : service_.toolchain.compile_in_process(job.request);
-    job.ms = ms_since(start);
+    job.ms = ms_since(compile_start);
     if (!compiled.ok()) {
+        lock.abandon();
         service_.images.count_failure();
         finish(job, "failed", compiled.status());
         return;
