@@ -240,6 +240,19 @@ void DiskStore::keep_within_cap(std::uint64_t stored) {
                               report->removed.entries.bytes));
 }
 
+KeyLock DiskStore::lock(CacheKey const& key, LockWait const& wait) {
+    // A directory that cannot be written is what store() warns of.
+    if (Status status = make_directory(); !status.ok()) return KeyLock::none(KeyLock::State::kUnmade, std::move(status));
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.writable) return KeyLock::none(KeyLock::State::kUnmade, unavailable(top->state.reason));
+    KeyLock lock = KeyLock::take(top->directory.get(), key, wait);
+    if (lock.state() == KeyLock::State::kRefused && !lock_warned_.exchange(true)) {
+        log::warning(fmt::format("{}: {}; processes that want one kernel may each compile it", top->state.effective_path,
+                                 lock.reason().message()));
+    }
+    return lock;
+}
+
 Listing DiskStore::list() const {
     Listing listing;
     std::shared_ptr<Root const> const top = root();
@@ -258,7 +271,7 @@ Listing DiskStore::list() const {
     };
     for (std::string const& prefix : names(top->directory.get(), path)) {
         bool const is_prefix = is_prefix_name(prefix);
-        if (!is_prefix && prefix != kQuarantine) continue;
+        if (!is_prefix && prefix != kQuarantine && prefix != kLockFolder) continue;
         std::string const prefix_path = path + "/" + prefix;
         UniqueFd const bodies = open(top->directory.get(), prefix, prefix_path);
         if (!bodies.valid() || !is_prefix) continue;

@@ -1,5 +1,5 @@
 // The cache directory: <dir>/<2 digits of body>/<body>/<compiler>.xqa, all created 0700/0600. See FORMAT.md.
-// Looking makes nothing: the directory is made by the first entry that is stored.
+// Looking makes nothing: the directory is made by the first lock or entry.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cache/entry.h"
 #include "cache/gc.h"
+#include "cache/key_lock.h"
 
 namespace xqajit::cache {
 
@@ -58,8 +59,8 @@ struct Listing {
 };
 
 // Thread-safe. A directory that is missing, read-only, full, a file, or somebody else's makes a store that misses and says why in
-// state(); never an error of a launch. The first failure to write and the first failure to read are each logged here, as one
-// warning; a caller need not log again.
+// state(); never an error of a launch. The first failure to write, to read and to lock are each logged here, as one warning; a caller
+// need not log again.
 class DiskStore {
 public:
     // max_bytes: a store that takes the entries past it removes the least recently used ones; 0: no limit.
@@ -81,6 +82,9 @@ public:
 
     // collect_garbage() here. UNAVAILABLE: the directory is not usable, or cannot be written. One that is missing is an empty one.
     Result<GcReport> collect(GcLimits const& limits) const;
+    // The right to make the entry of this key, among processes; who has it looks for the entry once more. Makes the directory, as store()
+    // does. Whatever state() it ends in, the caller may go on: two that make one entry make the same.
+    KeyLock lock(CacheKey const& key, LockWait const& wait);
 
     Listing list() const;  // checks each entry and moves none
     StoreState state() const { return root()->state; }
@@ -121,6 +125,7 @@ private:
     std::atomic<bool> write_warned_{false};
     SizeCap cap_;
     std::atomic<bool> cap_warned_{false};
+    std::atomic<bool> lock_warned_{false};
 };
 
 }  // namespace xqajit::cache

@@ -223,6 +223,7 @@ typedef struct xqajit_stats {
     uint64_t quarantined;   /* entries set aside as corrupt */
     uint64_t launches;
     double compile_seconds;
+    uint64_t lock_waits;    /* prepare, run or prewarm waited for another process to compile a kernel */
 } xqajit_stats;
 
 #define XQAJIT_STATS_INIT XQAJIT_INIT(xqajit_stats)

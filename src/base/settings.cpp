@@ -41,6 +41,8 @@ constexpr Setting kSettings[] = {
      "Where prepare and run compile; prewarm always uses workers."},
     {SettingId::kCompileTimeout, "XQAJIT_COMPILE_TIMEOUT", "integer", "120", "1..3600",
      "Seconds that one kernel's compile in a worker may take."},
+    {SettingId::kLockTimeout, "XQAJIT_LOCK_TIMEOUT", "integer", "120", "0..3600",
+     "Seconds to wait for another process that compiles the same kernel, before compiling it here too; 0: no wait."},
     {SettingId::kWorker, "XQAJIT_WORKER", "path", "", "an executable, by its absolute path",
      "The compile worker; unset: libexec/xqajit/xqajit-worker beside the library, or the process itself where there is none."},
     {SettingId::kCompilerMatch, "XQAJIT_COMPILER_MATCH", "choice", "", "exact|any",

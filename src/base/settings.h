@@ -27,6 +27,7 @@ enum class SettingId {
     kOnMiss,
     kCompile,
     kCompileTimeout,
+    kLockTimeout,
     kWorker,
     kCompilerMatch,
     kRecordShapes,

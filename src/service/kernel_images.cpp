@@ -41,7 +41,7 @@ Result<std::shared_ptr<KernelImage const>> KernelImages::get(CompileRequest cons
         auto built = std::make_unique<Slot>();
         built->image = load(request, key);
         if (built->image == nullptr) {
-            Result<std::shared_ptr<KernelImage const>> compiled = compile(request, key);
+            Result<std::shared_ptr<KernelImage const>> compiled = compile_once(request, key);
             if (!compiled.ok()) return compiled.status();
             built->image = *compiled;
         }
@@ -82,14 +82,55 @@ std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& requ
     if (!entry && key.any_compiler) entry = store_->load_any_compiler(key.key.body);
     if (!entry) return nullptr;
     std::shared_ptr<KernelImage const> image = from_disk(std::move(*entry));
-    ++disk_hits_;
-    if (log::enabled(log::Level::kInfo)) {
-        std::chrono::duration<double, std::milli> const elapsed = std::chrono::steady_clock::now() - start;
-        log::info(fmt::format(
-            "{}: disk hit in {:.2f} ms, {} bytes{}", describe(request, image->key), elapsed.count(), image->image.size(),
-            image->key != key.key ? ", compiled by another NVRTC (" + nvrtc_version_of(image->metadata) + ")" : ""));
-    }
+    count_hit(request, key, *image, start);
     return image;
+}
+
+void KernelImages::count_hit(CompileRequest const& request, ImageKey const& key, KernelImage const& image,
+                             std::chrono::steady_clock::time_point start) {
+    ++disk_hits_;
+    if (!log::enabled(log::Level::kInfo)) return;
+    std::chrono::duration<double, std::milli> const elapsed = std::chrono::steady_clock::now() - start;
+    log::info(fmt::format("{}: disk hit in {:.2f} ms, {} bytes{}", describe(request, image.key), elapsed.count(),
+                          image.image.size(),
+                          image.key != key.key ? ", compiled by another NVRTC (" + nvrtc_version_of(image.metadata) + ")" : ""));
+}
+
+cache::KeyLock KernelImages::lock(CompileRequest const& request, CacheKey const& key, bool wait,
+                                  std::function<bool()> const& is_stopped) {
+    std::uint64_t const seconds = wait ? settings_.integer(SettingId::kLockTimeout) : 0;
+    auto const waits = [&] {
+        log::warning(fmt::format("{}: waiting for another process that compiles it into {}, up to {} s", describe(request, key),
+                                 store_->state().effective_path, seconds));
+    };
+    cache::KeyLock lock = store_->lock(key, {std::chrono::seconds(seconds), waits, is_stopped});
+    if (seconds != 0 && lock.waited()) ++lock_waits_;
+    bool const stopped = is_stopped && is_stopped();
+    if (seconds != 0 && !stopped && lock.state() == cache::KeyLock::State::kBusy) {
+        log::warning(fmt::format("{}: compiled here too, as another process has not ended its compile in {} s",
+                                 describe(request, key), seconds));
+    }
+    return lock;
+}
+
+// A peek: load() has set aside already what is damaged, and counted it.
+std::shared_ptr<KernelImage const> KernelImages::published(CompileRequest const& request, ImageKey const& key,
+                                                           cache::KeyLock const& lock) {
+    using State = cache::KeyLock::State;
+    if (lock.state() == State::kUnmade || lock.state() == State::kRefused) return nullptr;
+    auto const start = std::chrono::steady_clock::now();
+    std::shared_ptr<KernelImage const> image = peek(key);
+    if (image != nullptr) count_hit(request, key, *image, start);
+    return image;
+}
+
+Result<std::shared_ptr<KernelImage const>> KernelImages::compile_once(CompileRequest const& request, ImageKey const& key) {
+    if (!key.compiler.ok()) return compile(request, key);  // which says what is missing
+    cache::KeyLock held = lock(request, key.key, /*wait=*/true);
+    if (std::shared_ptr<KernelImage const> image = published(request, key, held)) return image;
+    Result<std::shared_ptr<KernelImage const>> compiled = compile(request, key);
+    if (!compiled.ok()) held.abandon();
+    return compiled;
 }
 
 Result<std::shared_ptr<KernelImage const>> KernelImages::compile(CompileRequest const& request, ImageKey const& key) {

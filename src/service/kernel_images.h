@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,7 +29,7 @@ struct ImageKey {
     bool any_compiler = false;  // entries of other compilers will do
 };
 
-// Thread-safe. One compile a key in this process.
+// Thread-safe. One compile a key in this process; among processes that share the store one too, as far as its locks reach.
 class KernelImages {
 public:
     KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain);
@@ -43,6 +45,12 @@ public:
     // The store alone; null: a miss. load() counts and logs a hit, peek() leaves no trace.
     std::shared_ptr<KernelImage const> load(CompileRequest const& request, ImageKey const& key);
     std::shared_ptr<KernelImage const> peek(ImageKey const& key) const;
+    // The right to compile the key among the processes that share the store. `wait`: for one that compiles it now, as long as
+    // XQAJIT_LOCK_TIMEOUT says, with a warning that it waits and one if that was in vain.
+    cache::KeyLock lock(CompileRequest const& request, CacheKey const& key, bool wait,
+                        std::function<bool()> const& is_stopped = {});
+    // load() once more, for who has asked for the lock: what another process has stored meanwhile.
+    std::shared_ptr<KernelImage const> published(CompileRequest const& request, ImageKey const& key, cache::KeyLock const& lock);
     // Keeps what a compile made: counted, logged in one line, stored. `stored` may be null: a launch does without the disk.
     std::shared_ptr<KernelImage const> keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
                                             Status* stored);
@@ -51,6 +59,7 @@ public:
     std::uint64_t disk_hits() const { return disk_hits_; }
     std::uint64_t compiles() const { return compiles_; }
     std::uint64_t compile_failures() const { return compile_failures_; }
+    std::uint64_t lock_waits() const { return lock_waits_; }
     double compile_seconds() const { return static_cast<double>(compile_microseconds_) * 1e-6; }
 
 private:
@@ -65,12 +74,16 @@ private:
         std::shared_ptr<KernelImage const> image;
     };
     Result<std::shared_ptr<KernelImage const>> compile(CompileRequest const& request, ImageKey const& key);
+    // Unless another process does it meanwhile.
+    Result<std::shared_ptr<KernelImage const>> compile_once(CompileRequest const& request, ImageKey const& key);
+    void count_hit(CompileRequest const& request, ImageKey const& key, KernelImage const& image,
+                   std::chrono::steady_clock::time_point start);
 
     Settings const& settings_;
     std::shared_ptr<cache::DiskStore> store_;
     Toolchain& toolchain_;
     cache::Registry<RegistryKey, Slot> slots_;
-    std::atomic<std::uint64_t> disk_hits_{0}, compiles_{0}, compile_failures_{0}, compile_microseconds_{0};
+    std::atomic<std::uint64_t> disk_hits_{0}, compiles_{0}, compile_failures_{0}, compile_microseconds_{0}, lock_waits_{0};
 };
 
 }  // namespace xqajit

@@ -1,9 +1,10 @@
-// A shape list becomes kernels on disk: hits are only counted, misses are compiled by worker processes side by side.
+// A shape list becomes kernels on disk: hits are only counted, misses are compiled by worker processes side by side, each unless another
+// process does it meanwhile.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -35,12 +36,17 @@ public:
     Service::PrewarmReport report(std::size_t entries, double seconds);
 
 private:
+    struct Miss {
+        Job* job = nullptr;
+        bool put_off = false;  // another process was compiling it
+    };
     void add(Job job, std::string const& name);
-    std::vector<Job*> misses();
-    void compile_all(std::vector<Job*> const& misses, std::string const* worker);
+    void find_misses();
+    void compile_all(std::string const* worker);
     bool is_stopped() const { return is_set(options_.stop); }
-    void compile(Job& job, std::string const* worker) noexcept;
-    void compile_or_throw(Job& job, std::string const* worker);
+    bool next(Miss& miss);
+    void compile(Miss miss, std::string const* worker) noexcept;
+    void compile_or_throw(Miss miss, std::string const* worker);
     void try_again_later(Job& job, Status const& why);
     void finish(Job& job, std::string result, Status status);
     template <class Call> void tell(char const* function, Call const& call);
@@ -51,6 +57,8 @@ private:
     std::size_t list_kernels_ = 0;  // of all shards
     std::map<CacheKey, std::size_t> job_of_key_;
     WorkerChoice choice_{0, {}};
+    std::mutex misses_mutex_;
+    std::deque<Miss> misses_;
     std::mutex mutex_;  // serialises progress, and guards what follows
     std::uint32_t done_ = 0;
     std::vector<Job*> again_;  // killed or out of memory at the first try
@@ -94,8 +102,7 @@ void Prewarm::keep_shard() {
 }
 
 // Finishes what needs no compile.
-std::vector<Job*> Prewarm::misses() {
-    std::vector<Job*> misses;
+void Prewarm::find_misses() {
     for (Job& job : jobs_) {
         if (is_stopped()) break;
         auto const start = Clock::now();
@@ -109,65 +116,88 @@ std::vector<Job*> Prewarm::misses() {
         } else if (cache::StoreState const store = service_.store->state(); !store.writable) {
             finish(job, "failed", not_kept(unavailable(store.reason)));
         } else {
-            misses.push_back(&job);
+            misses_.push_back({&job, false});
         }
     }
-    return misses;
 }
 
 // Fails only where nothing could be compiled for a reason of the settings.
 Status Prewarm::run() {
-    std::vector<Job*> misses = this->misses();
-    if (misses.empty() || is_stopped()) return {};
+    find_misses();
+    if (misses_.empty() || is_stopped()) return {};
     // The longest first, so that the workers end at about the same time.
-    std::stable_sort(misses.begin(), misses.end(), [](Job const* a, Job const* b) { return a->cost > b->cost; });
+    std::stable_sort(misses_.begin(), misses_.end(), [](Miss const& a, Miss const& b) { return a.job->cost > b.job->cost; });
 
     Result<std::optional<std::string>> const worker = service_.toolchain.worker_to_use();
     if (!worker.ok()) return worker.status();
     // NVRTC's front end is serial within a process: without a worker more threads would only queue.
-    choice_ = *worker ? choose_workers(options_.jobs, misses.size(), std::thread::hardware_concurrency(), available_memory())
+    choice_ = *worker ? choose_workers(options_.jobs, misses_.size(), std::thread::hardware_concurrency(), available_memory())
                       : WorkerChoice{1, "in this process, for want of a worker's executable"};
     tell("start", [&] {
-        auto const count = static_cast<std::uint32_t>(misses.size());
+        auto const count = static_cast<std::uint32_t>(misses_.size());
         if (options_.start != nullptr) options_.start(options_.user, count, choice_.workers, choice_.reason.c_str());
     });
-    compile_all(misses, *worker ? &**worker : nullptr);
+    compile_all(*worker ? &**worker : nullptr);
     alone_ = true;
     for (Job* job : again_)
-        if (!is_stopped()) compile(*job, *worker ? &**worker : nullptr);
+        if (!is_stopped()) compile({job, true}, *worker ? &**worker : nullptr);
     return {};
 }
 
-void Prewarm::compile_all(std::vector<Job*> const& misses, std::string const* worker) {
-    std::atomic<std::size_t> next{0};
+void Prewarm::compile_all(std::string const* worker) {
     auto const work = [&] {
-        for (std::size_t i = next++; i < misses.size() && !is_stopped(); i = next++) compile(*misses[i], worker);
+        for (Miss miss; !is_stopped() && next(miss);) compile(miss, worker);
     };
     std::vector<std::jthread> threads;
     for (std::uint32_t i = 0; i < choice_.workers; ++i) threads.emplace_back(work);
 }
 
+// False: none is left. What a thread puts off after that is met by the same thread.
+bool Prewarm::next(Miss& miss) {
+    std::lock_guard const lock(misses_mutex_);
+    if (misses_.empty()) return false;
+    miss = misses_.front();
+    misses_.pop_front();
+    return true;
+}
+
 // A thread's body: an exception that left it would end the process.
-void Prewarm::compile(Job& job, std::string const* worker) noexcept {
+void Prewarm::compile(Miss miss, std::string const* worker) noexcept {
     try {
-        compile_or_throw(job, worker);
+        compile_or_throw(miss, worker);
     } catch (std::exception const& error) {
-        finish(job, "failed", Status(XQAJIT_INTERNAL, error.what()));
+        finish(*miss.job, "failed", Status(XQAJIT_INTERNAL, error.what()));
     }
 }
 
-void Prewarm::compile_or_throw(Job& job, std::string const* worker) {
+void Prewarm::compile_or_throw(Miss miss, std::string const* worker) {
+    Job& job = *miss.job;
     auto const start = Clock::now();
+    // What another process compiles is met again after all others: two that prewarm one list share the work.
+    cache::KeyLock lock = service_.images.lock(job.request, job.key.key, /*wait=*/miss.put_off, [this] { return is_stopped(); });
+    if (!miss.put_off && lock.state() == cache::KeyLock::State::kBusy) {
+        std::lock_guard const guard(misses_mutex_);
+        misses_.push_back({&job, true});
+        return;
+    }
+    if (is_stopped()) return;
+    if ((job.image = service_.images.published(job.request, job.key, lock)) != nullptr) {
+        job.ms = ms_since(start);
+        finish(job, "hit", {});
+        return;
+    }
+    auto const compile_start = Clock::now();
     WorkerWatch watch{options_.stop};
     Result<CompiledImage> compiled = worker != nullptr ? service_.toolchain.compile_in_worker(*worker, job.request, &watch)
                                                        : service_.toolchain.compile_in_process(job.request);
-    job.ms = ms_since(start);
+    job.ms = ms_since(compile_start);
     job.spent_ms += job.ms;
     ++job.tries;
     if (!compiled.ok()) {
         xqajit_status const code = compiled.status().code();
         if (code == XQAJIT_INTERRUPTED) return;
         if (!alone_ && (watch.killed || code == XQAJIT_OUT_OF_MEMORY)) return try_again_later(job, compiled.status());
+        lock.abandon();
         service_.images.count_failure();
         finish(job, "failed", compiled.status());
         return;

@@ -44,6 +44,7 @@ xqajit_stats Service::stats() const {
     stats.quarantined = impl_->store->quarantined();
     stats.launches = impl_->launches.total();
     stats.compile_seconds = impl_->images.compile_seconds();
+    stats.lock_waits = impl_->images.lock_waits();
     return stats;
 }
 

@@ -38,6 +38,7 @@ std::vector<Values> const kValues{
     {SettingId::kOnMiss, {"compile", "refuse"}, {"fallback", "error"}},
     {SettingId::kCompile, {"in_process", "worker"}, {"inprocess", "fork"}},
     {SettingId::kCompileTimeout, {"1", "120", "3600"}, {"0", "3601", "60s", "-5", "1e2"}},
+    {SettingId::kLockTimeout, {"0", "120", "3600"}, {"-1", "3601", "2m", "never"}},
     {SettingId::kWorker, {"/usr/libexec/xqajit/xqajit-worker"}, {}},
     {SettingId::kCompilerMatch, {"exact", "any"}, {"none", "latest"}},
     {SettingId::kRecordShapes, {"shapes.json"}, {}},

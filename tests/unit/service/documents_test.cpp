@@ -144,6 +144,7 @@ TEST_CASE("every setting acts visibly, is refused by name when illegal, and is l
         {SettingId::kOnMiss, "refuse", "ignore", at("/launch/on_miss"), "refuse"},
         {SettingId::kCompile, "worker", "remote", nullptr, nullptr},
         {SettingId::kCompileTimeout, "7", "0", nullptr, nullptr},
+        {SettingId::kLockTimeout, "7", "3601", nullptr, nullptr},
         {SettingId::kWorker, "/no/worker", nullptr, nullptr, nullptr},
         {SettingId::kCompilerMatch, "any", "some", nullptr, nullptr},
         {SettingId::kRecordShapes, "/tmp/xqajit-not-written.json", nullptr, nullptr, nullptr},
