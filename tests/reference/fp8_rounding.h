@@ -35,7 +35,9 @@ inline double to_other_rounding(double of_largest, double error) {
     return above != rounded ? above - rounded : round_weight(of_largest * std::exp(-error)) - rounded;
 }
 
-inline double norm_of(std::vector<double> const& row) { return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0)); }
+inline double norm_of(std::vector<double> const& row) {
+    return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+}
 
 // The one weight of a row that is rounded otherwise: what is added to it, and its token.
 struct OtherRounding {

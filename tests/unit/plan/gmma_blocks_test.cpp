@@ -124,7 +124,7 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
                            {plain, 8, 2048, 8, 288, 2, 128, 3},  // short shares: none are added to even out the lengths
                            {plain, 8, 2049, 8, 288, 2, 240, 3},
                            {plain, 8, 131072, 8, 288, 2, 240, 3},  // a cluster holds each unit, at any length
-                           {plain, 9, 8192, 8, 288, 2, 272, 2},  // two large blocks an SM
+                           {plain, 9, 8192, 8, 288, 2, 272, 2},    // two large blocks an SM
                            {plain, 16, 8192, 8, 288, 2, 496, 2},
                            {plain, 16, 255, 8, 288, 1, 128, 3},
                            {plain, 17, 8192, 8, 288, 1, 264, 2},

@@ -41,7 +41,8 @@ bool contains(std::string const& text, std::string const& part) { return text.fi
 World::World() : folder_(make_folder()), cuda_(fake_cuda()) {
     REQUIRE(cuda_ != nullptr);  // LD_LIBRARY_PATH names the fake driver's folder
     for (Setting const& setting : settings_table()) set(setting.name, "");
-    for (char const* name : {"VERSION", "ARCHS", "ONLY", "ONCE", "FAIL", "CRASH", "HANG", "DELAY_MS", "MEMORY"})  // an earlier section's
+    for (char const* name :
+         {"VERSION", "ARCHS", "ONLY", "ONCE", "FAIL", "CRASH", "HANG", "DELAY_MS", "MEMORY"})  // an earlier section's
         set((std::string("FAKE_NVRTC_") + name).c_str(), "");
     set("XQAJIT_CACHE_DIR", cache_dir());
     set("XQAJIT_NVRTC_PATH", FAKE_NVRTC);
