@@ -19,7 +19,7 @@ namespace xqajit::cache {
 namespace {
 
 constexpr int kQuarantinedPerKey = 100;  // bounds what a disk that damages everything can pile up
-constexpr int kFolderAttempts = 16;      // each lost only to a collection that removes the empty folder just then
+constexpr int kFolderAttempts = 64;      // each lost only to a collection that removes the empty folder just then
 
 // What writers that were killed left in the folder. Age alone tells: a write takes milliseconds, and a writer that slept for an hour finds
 // its file gone, which costs it one warning and the cache one kernel, never a wrong entry.
@@ -217,7 +217,8 @@ bool DiskStore::was_removed(Root const& root, Digest const& body, Result<UniqueF
     if (!before.ok() || !now->valid()) return true;
     struct stat old {
     }, present{};
-    return ::fstat(before->get(), &old) == 0 && ::fstat(now->get(), &present) == 0 && old.st_ino != present.st_ino;
+    if (::fstat(before->get(), &old) != 0 || ::fstat(now->get(), &present) != 0) return false;
+    return old.st_nlink == 0 || old.st_ino != present.st_ino;  // a new folder may have the number of one that is gone
 }
 
 Result<GcReport> DiskStore::collect(GcLimits const& limits) const {
