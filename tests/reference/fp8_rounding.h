@@ -46,8 +46,8 @@ struct OtherRounding {
     double moves = 0;  // the row, in the norm
 
     void consider(double more, std::int64_t of_token, std::vector<double> const& v) {
-        if (more == 0 || std::fabs(more) * norm_of(v) <= moves) return;
-        *this = {more, of_token, std::fabs(more) * norm_of(v)};
+        double const distance = more == 0 ? 0 : std::fabs(more) * norm_of(v);
+        if (distance > moves) *this = {more, of_token, distance};
     }
 };
 

@@ -198,13 +198,12 @@ void run_task(ReferenceCase const& c, Task const& task, bool rounds, BlockResult
         std::vector<double>& to = rounds ? result.fp8_out : result.out;
         for (std::uint32_t d = 0; d < p.head_dim_v; ++d)
             to[index * p.head_dim_v + d] = sees ? c.v_scale * out[n * dim_v + d] / denominator[n] : 0;
-        if (rounds && sees) {
+        if (rounds) std::copy_n(to.begin() + index * p.head_dim_v, p.head_dim_v, result.fp8_other.begin() + index * p.head_dim_v);
+        if (other[n].moves != 0) {
             std::int64_t const offset = kv_row(c, !p.mla, request, task.beam, other[n].token, result.block.kv_head);
             decode_row(kv_table, *v.pool, kv_bytes, offset, p.head_dim_v, row.data());
-            for (std::uint32_t d = 0; d < p.head_dim_v; ++d) {
-                double const moved = other[n].added == 0 ? 0 : c.v_scale * other[n].added * row[d] / denominator[n];
-                result.fp8_other[index * p.head_dim_v + d] = to[index * p.head_dim_v + d] + moved;
-            }
+            for (std::uint32_t d = 0; d < p.head_dim_v; ++d)
+                result.fp8_other[index * p.head_dim_v + d] += c.v_scale * other[n].added * row[d] / denominator[n];
         }
         if (!rounds) result.magnitude[index] = magnitude[n];
         (rounds ? result.fp8_lse : result.lse)[index] = denominator[n] > 0 ? maximum[n] + std::log(denominator[n]) : -kInfinity;

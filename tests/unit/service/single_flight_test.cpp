@@ -1,7 +1,6 @@
 // One compile a kernel among processes that share a cache directory.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,35 +11,20 @@
 #include <set>
 #include <thread>
 
+#include "unit/cache/fixture.h"
 #include "world.h"
 
 namespace xqajit {
 namespace {
 
 using namespace testing;
+using cache::test::start_child;
+using cache::test::wait_child;
 using nlohmann::json;
-
-pid_t start_process(std::function<int()> const& body) {
-    pid_t const child = ::fork();
-    REQUIRE(child >= 0);
-    if (child != 0) return child;
-    int code = 99;
-    try {
-        code = body();
-    } catch (...) {
-    }
-    ::_exit(code);
-}
-
-int end_of(pid_t child) {
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 void end_by_force(pid_t child) {
     ::kill(child, SIGKILL);
-    CHECK(end_of(child) == 1000 + SIGKILL);
+    CHECK(wait_child(child) == 1000 + SIGKILL);
 }
 
 XQAParams of_head_dim(std::uint32_t head_dim) {
@@ -58,7 +42,7 @@ int prepare_here(World const& world, XQAParams const& params = plain_params()) {
 pid_t start_compile(World const& world, char const* variable, char const* value) {
     std::size_t const before = world.compiles();
     World::set(variable, value);
-    pid_t const child = start_process([&] { return prepare_here(world); });
+    pid_t const child = start_child([&] { return prepare_here(world); });
     World::set(variable, "");
     while (world.compiles() == before) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return child;
@@ -81,7 +65,7 @@ TEST_CASE("32 processes that start cold compile a kernel once, and all launch th
     constexpr int kProcesses = 32;
     std::vector<pid_t> children;
     for (int number = 0; number < kProcesses; ++number)
-        children.push_back(start_process([&] {
+        children.push_back(start_child([&] {
             ::close(gate[1]);
             char ignored = 0;
             (void)!::read(gate[0], &ignored, 1);  // until the parent opens the gate for all
@@ -95,7 +79,7 @@ TEST_CASE("32 processes that start cold compile a kernel once, and all launch th
     ::close(gate[1]);
     int compiles = 0;
     for (pid_t const child : children) {
-        int const end = end_of(child);
+        int const end = wait_child(child);
         CHECK(end <= 1);
         compiles += end;
     }
@@ -118,7 +102,7 @@ TEST_CASE("a waiter takes what the other process has stored, and does not compil
     pid_t const other = start_compile(world, "FAKE_NVRTC_DELAY_MS", "300");
     auto const service = world.service();
     require_ok(service->prepare(plain_params()));
-    CHECK(end_of(other) == 0);
+    CHECK(wait_child(other) == 0);
     CHECK(world.compiles() == 1);
     CHECK(service->stats().compiles == 0);
     CHECK(service->stats().disk_hits == 1);
@@ -131,11 +115,11 @@ TEST_CASE("where the compiling process is killed the next one compiles", "[servi
     bool const in_worker = GENERATE(false, true);
     World::set("XQAJIT_COMPILE", in_worker ? "worker" : "");
     pid_t const killed = start_compile(world, "FAKE_NVRTC_HANG", "1");
-    pid_t const waiting = start_process([&] { return prepare_here(world); });
+    pid_t const waiting = start_child([&] { return prepare_here(world); });
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     CHECK(world.compiles() == 1);
     end_by_force(killed);  // its worker lives on, and holds nothing
-    CHECK(end_of(waiting) == 0);
+    CHECK(wait_child(waiting) == 0);
     CHECK(world.compiles() == 2);
     require_ok(world.service()->prepare(plain_params()));
     CHECK(world.compiles() == 2);
@@ -198,10 +182,10 @@ TEST_CASE("processes whose kernel does not compile fail side by side", "[service
     pid_t const first = start_compile(world, "FAKE_NVRTC_DELAY_MS", "400");
     World::set("FAKE_NVRTC_DELAY_MS", "400");
     std::vector<pid_t> others;
-    for (int i = 0; i < 16; ++i) others.push_back(start_process([&] { return prepare_here(world) == 1 ? 0 : 1; }));
+    for (int i = 0; i < 16; ++i) others.push_back(start_child([&] { return prepare_here(world) == 1 ? 0 : 1; }));
     auto const start = std::chrono::steady_clock::now();
-    CHECK(end_of(first) == 1);
-    for (pid_t const other : others) CHECK(end_of(other) == 0);
+    CHECK(wait_child(first) == 1);
+    for (pid_t const other : others) CHECK(wait_child(other) == 0);
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(16 * 400));
     CHECK(world.compiles() == 17);
     CHECK(std::filesystem::is_empty(world.cache_dir() + "/locks"));
@@ -228,7 +212,7 @@ TEST_CASE("a directory that cannot be written costs its one warning, and none fo
     std::filesystem::permissions(world.folder(), std::filesystem::perms(0777));
     world.write("compiles", "");
     std::filesystem::permissions(world.folder() + "/compiles", std::filesystem::perms(0666));
-    pid_t const child = start_process([&] {
+    pid_t const child = start_child([&] {
         if (::geteuid() == 0 && ::seteuid(65533) != 0) return 1;  // one whom permission bits bind
         world.enter(0);
         auto const service = world.service();
@@ -237,7 +221,7 @@ TEST_CASE("a directory that cannot be written costs its one warning, and none fo
         if (service->stats().compiles != 2) return 3;
         return world.logged("not kept on disk").size() == 1 && lines_of_locks(world) == 0 ? 0 : 4;
     });
-    CHECK(end_of(child) == 0);
+    CHECK(wait_child(child) == 0);
     CHECK(world.compiles() == 2);
     CHECK(std::filesystem::is_empty(world.cache_dir()));
 }
@@ -259,7 +243,7 @@ TEST_CASE("two prewarms of one list share its kernels", "[service][J01]") {
     World::set("FAKE_NVRTC_DELAY_MS", "100");
     std::vector<pid_t> children;
     for (int number = 0; number < 2; ++number)
-        children.push_back(start_process([&] {
+        children.push_back(start_child([&] {
             xqajit_prewarm_options options = XQAJIT_PREWARM_OPTIONS_INIT;
             options.archs = "sm_90a";
             options.jobs = 2;
@@ -267,7 +251,7 @@ TEST_CASE("two prewarms of one list share its kernels", "[service][J01]") {
             world.write("report-" + std::to_string(number), report.json);
             return report.status.ok() ? 0 : 1;
         }));
-    for (pid_t const child : children) CHECK(end_of(child) == 0);
+    for (pid_t const child : children) CHECK(wait_child(child) == 0);
     CHECK(world.compiles() == 6);
     int compiled = 0;
     for (char const* const name : {"/report-0", "/report-1"}) {
