@@ -70,6 +70,7 @@ struct BenchOptions : Common {
     std::string kernel;
     bool check = false;
     bool peaked = false;
+    std::uint64_t max_len = 0;  // 0: each point's longest
     std::string csv;
     std::string svg;
 };

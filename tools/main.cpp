@@ -230,6 +230,12 @@ private:
                                  ->type_name("N")
                                  ->check(in_range(0, 6000), "0..6000");
         command->add_flag("--check", bench_.check, "Compare with the float64 reference");
+        command
+            ->add_option(
+                "--max-len", bench_.max_len,
+                "The bound that launches are planned for, as of a graph captured for longer contexts; default: the longest")
+            ->type_name("TOKENS")
+            ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{INT32_MAX}));
         command->add_flag("--peaked", bench_.peaked, "Keys of which a few take most of the weight: what skip-softmax gains");
         command->add_option("--csv", bench_.csv, "Also as CSV")->type_name("FILE");
         command->add_option("--svg", bench_.svg, "A plot of the fraction of the read roofline")->type_name("FILE");

@@ -1,6 +1,7 @@
 // xqajit bench: shapes at batches and lengths, each launch timed against a kernel that only reads as many bytes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -24,12 +25,13 @@ constexpr char kProtocol[] =
 
 class Bench {
 public:
-    Bench(Service& service, testing::Gpu const& gpu, testing::Draw draw, bool checks)
+    Bench(Service& service, testing::Gpu const& gpu, BenchOptions const& options)
         : service_(&service),
           gpu_(&gpu),
           roofline_(value_of(measure::ReadRoofline::compile(gpu.context()))),
-          draw_(draw),
-          checks_(checks) {}
+          draw_(options.peaked ? testing::Draw::kPeaked : testing::Draw::kGaussian),
+          max_len_(options.max_len),
+          checks_(options.check) {}
 
     std::string const& nvrtc_version() const { return roofline_.nvrtc_version(); }
 
@@ -56,7 +58,7 @@ private:
         bool const pdl_off = describe(row, false);
         bool const pdl_on = describe(row, true);
         {
-            TimedLaunch launch(*gpu_, row.params, lens, draw_);
+            TimedLaunch launch(*gpu_, row.params, lens, draw_, max_len_);
             row.copies = launch.copies();
             row.us = 0;
             // Where the setting decides, or the arch has none, both are the same launch.
@@ -79,7 +81,8 @@ private:
     // What the library says of the launch; returns whether it would depend programmatically on the one before.
     bool describe(BenchRow& row, bool pdl) {
         row.params.pdl = pdl ? 1 : 0;
-        Json const document = Json::parse(service_->explain(row.params, "", row.point.batch(), row.point.longest()));
+        Json const document = Json::parse(
+            service_->explain(row.params, "", row.point.batch(), std::max<std::uint64_t>(row.point.longest(), max_len_)));
         if (row.name.empty()) row.name = document["summary"].get<std::string>();
         throw_error_of(document);
         row.family = document["selection"]["family"].get<std::string>();
@@ -113,6 +116,7 @@ private:
     testing::Gpu const* gpu_;
     measure::ReadRoofline roofline_;
     testing::Draw draw_;
+    std::uint64_t max_len_;
     bool checks_;
     std::map<std::pair<std::uint64_t, int>, double> read_us_;
 };
@@ -141,7 +145,7 @@ int bench(BenchOptions const& options) {
     for (std::string const& file : {options.csv, options.svg})  // told now rather than when all is measured
         if (!file.empty()) check_writable(file);
     std::unique_ptr<testing::Gpu> const gpu = value_of(testing::Gpu::open());
-    Bench bench(service, *gpu, options.peaked ? testing::Draw::kPeaked : testing::Draw::kGaussian, options.check);
+    Bench bench(service, *gpu, options);
 
     std::vector<BenchRow> rows;
     std::size_t const total = shapes.size() * grid.size();
@@ -166,6 +170,7 @@ int bench(BenchOptions const& options) {
                          {"l2_bytes", value_of(measure::l2_bytes(info))},
                          {"keys", options.peaked ? "peaked" : "gaussian"},
                          {"protocol", kProtocol}};
+        if (options.max_len != 0) document["max_len"] = options.max_len;
         document.update(bench_json(rows));
         print(to_text(document, 1));
     } else {

@@ -82,7 +82,7 @@ std::uint64_t pool_bytes(xqajit_params const& params, std::vector<std::int32_t> 
 double gb_per_s(std::uint64_t bytes, double us) { return us > 0 ? static_cast<double>(bytes) / us * 1e-3 : 0; }
 
 TimedLaunch::TimedLaunch(testing::Gpu const& gpu, xqajit_params const& given, std::vector<std::int32_t> const& lens,
-                         testing::Draw draw)
+                         testing::Draw draw, std::uint64_t max_len)
     : gpu_(&gpu) {
     xqajit_params const params = testing::with_defaults(given);
     check(testing::api(xqajit_prepare(gpu.service(), &params)));  // a refused shape need not be drawn
@@ -90,7 +90,7 @@ TimedLaunch::TimedLaunch(testing::Gpu const& gpu, xqajit_params const& given, st
     case_ = testing::build_case(spec_of(params, lens, draw));
     testing::LaunchOptions options;
     options.own_pages = true;
-    options.max_len = lens.empty() ? 0 : static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end()));
+    options.max_len = lens.empty() ? 0 : std::max(max_len, static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end())));
     int const wanted = measure::copies_past_l2(kv_bytes(params, lens), value_of(measure::l2_bytes(gpu.context().info())));
     for (int n = 0; n < wanted; ++n) {
         problems_.push_back(value_of(testing::DeviceProblem::upload(gpu, case_, options)));

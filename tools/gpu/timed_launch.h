@@ -29,8 +29,9 @@ double gb_per_s(std::uint64_t bytes, double us);
 class TimedLaunch {
 public:
     // Throws Error; OUT_OF_MEMORY where the KV fits neither the device nor, contiguous, the host that draws it.
+    // max_len: what the launch is planned for; at least the longest is.
     TimedLaunch(testing::Gpu const& gpu, xqajit_params const& params, std::vector<std::int32_t> const& lens,
-                testing::Draw draw = testing::Draw::kGaussian);
+                testing::Draw draw = testing::Draw::kGaussian, std::uint64_t max_len = 0);
 
     int copies() const { return static_cast<int>(problems_.size()); }
     measure::Timing time();
