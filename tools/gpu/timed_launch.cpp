@@ -38,11 +38,22 @@ void check_room(xqajit_params const& params, std::vector<std::int32_t> const& le
                                                       human_bytes(needed), human_bytes(kMaxContiguousBytes)));
 }
 
-testing::ProblemSpec spec_of(xqajit_params const& params, std::vector<std::int32_t> const& lens, testing::Draw draw) {
+std::uint64_t longest_of(std::vector<std::int32_t> const& lens) {
+    return lens.empty() ? 0 : static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end()));
+}
+
+// The page table, or a sequence's capacity, goes to max_len.
+testing::ProblemSpec spec_of(xqajit_params const& params, std::vector<std::int32_t> const& lens, testing::Draw draw,
+                             std::uint64_t max_len) {
     testing::ProblemSpec spec;
     spec.params = params;
     spec.lens = lens;
     spec.draw = draw;
+    if (std::uint64_t const longest = longest_of(lens); params.page_size == 0) {
+        spec.capacity = static_cast<std::int64_t>(max_len);
+    } else if (max_len > longest) {
+        spec.spare_table_entries = static_cast<std::uint32_t>((max_len - longest + params.page_size - 1) / params.page_size);
+    }
     if (testing::bytes_of(params.kv_dtype) == 1) {
         spec.k_scale = params.kv_dtype == XQAJIT_DTYPE_INT8 ? 0.03f : 0.5f;
         spec.v_scale = params.kv_dtype == XQAJIT_DTYPE_INT8 ? 0.02f : 0.25f;
@@ -87,10 +98,10 @@ TimedLaunch::TimedLaunch(testing::Gpu const& gpu, xqajit_params const& given, st
     xqajit_params const params = testing::with_defaults(given);
     check(testing::api(xqajit_prepare(gpu.service(), &params)));  // a refused shape need not be drawn
     check_room(params, lens);
-    case_ = testing::build_case(spec_of(params, lens, draw));
+    case_ = testing::build_case(spec_of(params, lens, draw, max_len));
     testing::LaunchOptions options;
     options.own_pages = true;
-    options.max_len = lens.empty() ? 0 : std::max(max_len, static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end())));
+    options.max_len = std::max(max_len, longest_of(lens));
     int const wanted = measure::copies_past_l2(kv_bytes(params, lens), value_of(measure::l2_bytes(gpu.context().info())));
     for (int n = 0; n < wanted; ++n) {
         problems_.push_back(value_of(testing::DeviceProblem::upload(gpu, case_, options)));
