@@ -14,6 +14,7 @@
 #include "cache/directory.h"
 #include "cache/layout.h"
 #include "cache/metadata.h"
+#include "cache/totals.h"
 
 namespace xqajit::cache {
 namespace {
@@ -252,6 +253,18 @@ KeyLock DiskStore::lock(CacheKey const& key, LockWait const& wait) {
                                  lock.reason().message()));
     }
     return lock;
+}
+
+Result<std::string> DiskStore::totals() const {
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.usable) return unavailable(top->state.reason);
+    return top->directory.valid() ? read_totals(top->directory.get()) : Result<std::string>(std::string());
+}
+
+Status DiskStore::update_totals(std::function<std::string(std::string const& before)> const& change) const {
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.usable || !top->state.writable) return unavailable(top->state.reason);
+    return top->directory.valid() ? cache::update_totals(top->directory.get(), change) : Status();
 }
 
 Listing DiskStore::list() const {

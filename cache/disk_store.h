@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,6 +86,11 @@ public:
     // The right to make the entry of this key, among processes; who has it looks for the entry once more. Makes the directory, as store()
     // does. Whatever state() it ends in, the caller may go on: two that make one entry make the same.
     KeyLock lock(CacheKey const& key, LockWait const& wait);
+
+    // read_totals() and update_totals() here; of a directory that is missing "", and nothing. UNAVAILABLE: it is not usable, or cannot
+    // be written.
+    Result<std::string> totals() const;
+    Status update_totals(std::function<std::string(std::string const& before)> const& change) const;
 
     Listing list() const;  // checks each entry and moves none
     StoreState state() const { return root()->state; }
