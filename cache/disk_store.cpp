@@ -14,7 +14,6 @@
 #include "cache/directory.h"
 #include "cache/layout.h"
 #include "cache/metadata.h"
-#include "cache/totals.h"
 
 namespace xqajit::cache {
 namespace {
@@ -261,7 +260,7 @@ Result<std::string> DiskStore::totals() const {
     return top->directory.valid() ? read_totals(top->directory.get()) : Result<std::string>(std::string());
 }
 
-Status DiskStore::update_totals(std::function<std::string(std::string const& before)> const& change) const {
+Status DiskStore::update_totals(ChangeTotals const& change) const {
     std::shared_ptr<Root const> const top = root();
     if (!top->state.usable || !top->state.writable) return unavailable(top->state.reason);
     return top->directory.valid() ? cache::update_totals(top->directory.get(), change) : Status();

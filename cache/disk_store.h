@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "cache/entry.h"
 #include "cache/gc.h"
 #include "cache/key_lock.h"
+#include "cache/totals.h"
 
 namespace xqajit::cache {
 
@@ -90,7 +90,7 @@ public:
     // read_totals() and update_totals() here; of a directory that is missing "", and nothing. UNAVAILABLE: it is not usable, or cannot
     // be written.
     Result<std::string> totals() const;
-    Status update_totals(std::function<std::string(std::string const& before)> const& change) const;
+    Status update_totals(ChangeTotals const& change) const;
 
     Listing list() const;  // checks each entry and moves none
     StoreState state() const { return root()->state; }

@@ -66,11 +66,12 @@ Result<std::string> read_totals(int directory) {
     return corrupt("cannot be taken: " + text.status().message());
 }
 
-Status update_totals(int directory, std::function<std::string(std::string const& before)> const& change) {
+Status update_totals(int directory, ChangeTotals const& change) {
     Result<UniqueFd> const locked = lock_directory(directory);
     if (!locked.ok()) return locked.status();
     Result<std::string> const before = read_totals(directory);
-    return replace(directory, change(before.ok() ? *before : std::string()));
+    if (!before.ok() && before.status().code() != XQAJIT_CACHE_CORRUPT) return before.status();
+    return replace(directory, change(before));
 }
 
 }  // namespace xqajit::cache

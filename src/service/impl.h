@@ -6,7 +6,6 @@
 
 #include "cache/disk_store.h"
 #include "cache/registry.h"
-#include "cache/totals.h"
 #include "driver/context.h"
 #include "driver/module.h"
 #include "service/kernel_images.h"

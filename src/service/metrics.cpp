@@ -31,7 +31,7 @@ constexpr CounterRow kCounters[] = {
 };
 // clang-format on
 
-double seconds_of(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+double seconds_of(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
 
 Json duration_json(DurationCounts const& counts) {
     Json buckets = Json::array();

@@ -40,8 +40,8 @@ void Service::Impl::add_to_totals() const noexcept {
     try {
         MetricsSnapshot const mine = counted();
         if (mine.is_zero()) return;
-        Status const status = store->update_totals([&](std::string const& before) {
-            Result<MetricsSnapshot> totals = parse_totals(before);
+        Status const status = store->update_totals([&](Result<std::string> const& before) {
+            Result<MetricsSnapshot> const totals = before.ok() ? parse_totals(*before) : Result<MetricsSnapshot>(before.status());
             if (!totals.ok()) log::warning(fmt::format("the totals of the cache begin anew: {}", totals.status().message()));
             MetricsSnapshot sum = totals.ok() ? *totals : MetricsSnapshot{};
             sum.add(mine);

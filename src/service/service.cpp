@@ -46,7 +46,7 @@ xqajit_stats Service::stats() const {
     stats.compile_failures = counted.compile_failures;
     stats.quarantined = counted.quarantined;
     stats.launches = counted.launches;
-    stats.compile_seconds = static_cast<double>(counted.phases[static_cast<std::size_t>(Phase::kCompile)].nanoseconds) * 1e-9;
+    stats.compile_seconds = static_cast<double>(counted.phases[static_cast<std::size_t>(Phase::kCompile)].nanoseconds) / 1e9;
     stats.lock_waits = counted.lock_waits;
     stats.misses = counted.misses;
     return stats;
