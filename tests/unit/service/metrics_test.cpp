@@ -1,6 +1,7 @@
 // What a service counts, and how it tells.
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "exposition.h"
 #include "service/metrics.h"
@@ -197,6 +198,30 @@ TEST_CASE("a duration counts in the first bucket whose edge it does not pass", "
     histogram.add(std::chrono::nanoseconds(-5));  // a clock that was set back
     CHECK(histogram.counts().buckets[0] == 2);
     CHECK(histogram.counts().nanoseconds == counts.nanoseconds);
+}
+
+TEST_CASE("no count of any thread is lost", "[metrics]") {
+    constexpr std::uint64_t kThreads = 8, kEach = 20000;
+    Metrics metrics;
+    {
+        std::vector<std::jthread> threads;
+        for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+            threads.emplace_back([&] {
+                for (std::uint64_t i = 0; i < kEach; ++i) {
+                    metrics.count_hit(Layer::kMemory);
+                    metrics.count_launch();
+                    metrics.time(Phase::kLoad, std::chrono::nanoseconds(3));
+                    ++metrics.misses;
+                }
+            });
+    }
+    MetricsSnapshot const snapshot = metrics.snapshot();
+    CHECK(snapshot.hits[static_cast<std::size_t>(Layer::kMemory)] == kThreads * kEach);
+    CHECK(snapshot.launches == kThreads * kEach);
+    CHECK(snapshot.misses == kThreads * kEach);
+    DurationCounts const& loads = snapshot.phases[static_cast<std::size_t>(Phase::kLoad)];
+    CHECK(loads.count() == kThreads * kEach);
+    CHECK(loads.nanoseconds == 3 * kThreads * kEach);
 }
 
 TEST_CASE("a cache directory sums what the processes counted that used it", "[service][metrics]") {
