@@ -18,6 +18,7 @@ enum class Layer : std::size_t {
 };
 inline constexpr char const* kLayerNames[] = {"memory", "user"};
 inline constexpr std::size_t kLayers = std::size(kLayerNames);
+static_assert(kLayers == static_cast<std::size_t>(Layer::kUser) + 1, "each layer, to the last, has a name");
 
 // What a kernel that is not loaded costs, step by step.
 enum class Phase : std::size_t {
@@ -29,6 +30,7 @@ enum class Phase : std::size_t {
 };
 inline constexpr char const* kPhaseNames[] = {"read", "lock_wait", "compile", "store", "load"};
 inline constexpr std::size_t kPhases = std::size(kPhaseNames);
+static_assert(kPhases == static_cast<std::size_t>(Phase::kLoad) + 1, "each phase, to the last, has a name");
 
 // Threads add to slots of their own cache lines: one shared line would cost each of many launching threads more than a registry hit.
 class StripedCounter {

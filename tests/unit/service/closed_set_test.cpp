@@ -15,13 +15,14 @@ using nlohmann::json;
 constexpr std::uint32_t kMostRequests = 65536;
 constexpr std::uint32_t kMostPages = 1u << 16;
 constexpr std::uint32_t kMostSubSequences = 16;
+constexpr std::uint64_t kWorkspaceBytes = 256u << 20;
 
 // Divisions whose workspace grows with the batch, and the one whose workspace grows with the length too, get less of both.
 std::uint32_t most_requests(XQAParams const& params) {
     bool const balanced = params.division == XQAJIT_DIVISION_BALANCED || params.division == XQAJIT_DIVISION_DEFAULT;
-    return balanced && params.nb_sub_seq == 0 ? kMostRequests : 64;
+    return balanced && params.nb_sub_seq == 0 ? kMostRequests : 8;
 }
-std::uint32_t most_pages(XQAParams const& params) { return params.division == XQAJIT_DIVISION_INVARIANT ? 64 : kMostPages; }
+std::uint32_t most_pages(XQAParams const& params) { return params.division == XQAJIT_DIVISION_INVARIANT ? 16 : kMostPages; }
 std::uint32_t page_tokens(XQAParams const& params) { return params.page_size != 0 ? params.page_size : 64; }
 
 // What the bundled models leave out: drafts, beams, contiguous KV, features.
@@ -46,16 +47,12 @@ std::vector<Model> models_of(Service& service, std::string const& list) {
     std::vector<Model> models;
     for (ShapeEntry const& entry : must(parse_shape_list(list))) {
         Model model{entry.params, Launch(entry.params, kMostRequests)};
-        std::uint64_t bytes = 0;
-        for (std::int32_t const division : {XQAJIT_DIVISION_STATIC, XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT})
-            for (std::uint32_t const nb_sub_seq : {0u, kMostSubSequences}) {
-                XQAParams params = entry.params;
-                params.division = division;
-                if (division == XQAJIT_DIVISION_STATIC) params.nb_sub_seq = nb_sub_seq;
-                std::uint64_t const tokens = std::uint64_t{most_pages(params)} * page_tokens(params);
-                bytes = std::max(bytes, must(service.workspace_size(params, most_requests(params), tokens)));
-            }
-        model.launch.add_workspace(service, bytes);
+        if (models.empty()) {
+            model.launch.add_workspace(service, kWorkspaceBytes);
+        } else {  // one serves them all
+            model.launch.args.workspace = models.front().launch.args.workspace;
+            model.launch.args.workspace_size = kWorkspaceBytes;
+        }
         models.push_back(std::move(model));
     }
     return models;
