@@ -254,6 +254,18 @@ KeyLock DiskStore::lock(CacheKey const& key, LockWait const& wait) {
     return lock;
 }
 
+Result<std::string> DiskStore::totals() const {
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.usable) return unavailable(top->state.reason);
+    return top->directory.valid() ? read_totals(top->directory.get()) : Result<std::string>(std::string());
+}
+
+Status DiskStore::update_totals(ChangeTotals const& change) const {
+    std::shared_ptr<Root const> const top = root();
+    if (!top->state.usable || !top->state.writable) return unavailable(top->state.reason);
+    return top->directory.valid() ? cache::update_totals(top->directory.get(), change) : Status();
+}
+
 Listing DiskStore::list() const {
     Listing listing;
     std::shared_ptr<Root const> const top = root();

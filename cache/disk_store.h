@@ -13,6 +13,7 @@
 #include "cache/entry.h"
 #include "cache/gc.h"
 #include "cache/key_lock.h"
+#include "cache/totals.h"
 
 namespace xqajit::cache {
 
@@ -85,6 +86,11 @@ public:
     // The right to make the entry of this key, among processes; who has it looks for the entry once more. Makes the directory, as store()
     // does. Whatever state() it ends in, the caller may go on: two that make one entry make the same.
     KeyLock lock(CacheKey const& key, LockWait const& wait);
+
+    // read_totals() and update_totals() here; of a directory that is missing "", and nothing. UNAVAILABLE: it is not usable, or cannot
+    // be written.
+    Result<std::string> totals() const;
+    Status update_totals(ChangeTotals const& change) const;
 
     Listing list() const;  // checks each entry and moves none
     StoreState state() const { return root()->state; }

@@ -1,4 +1,5 @@
 // xqajit cache: what is on disk.
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -143,15 +144,45 @@ int verify(Service& service, bool json) {
     return exit_code;
 }
 
-// A folder that is not listed is a failure, though the rest is printed.
+// What all processes counted that used the directory.
+std::string counted_text(Json const& metrics) {
+    std::string text = "counted: hits";
+    for (auto const& [layer, hits] : metrics["hits"].items()) text += " " + layer + " " + to_text(hits) + ",";
+    Json const& compile = metrics["seconds"]["compile"];
+    return text + " " + to_text(metrics["misses"]) + " misses, " + to_text(metrics["compiles"]) + " compiles in " +
+           std::to_string(std::lround(compile["sum"].get<double>())) + " s, " + to_text(metrics["compile_failures"]) + " failed, " +
+           to_text(metrics["quarantined"]) + " set aside, " + to_text(metrics["lock_waits"]) + " waits for another process";
+}
+
+int stats(Service& service, CacheOptions const& options) {
+    if (options.prometheus) {
+        print(service.metrics(XQAJIT_METRICS_CACHE, XQAJIT_METRICS_PROMETHEUS));
+        return kDone;
+    }
+    Json document = statistics(Json::parse(service.cache_list()));
+    int exit_code = kDone;
+    document["metrics"] = nullptr;
+    try {
+        document["metrics"] = Json::parse(service.metrics(XQAJIT_METRICS_CACHE, XQAJIT_METRICS_JSON));
+    } catch (Error const& error) {
+        print_error(error.what());
+        exit_code = kFailed;
+    }
+    if (options.json)
+        print(to_text(document, 1));
+    else
+        print(statistics_text(document) + (exit_code == kDone ? "\n" + counted_text(document["metrics"]) : ""));
+    return name_unlisted(document) == kDone ? exit_code : kFailed;
+}
+
+}  // namespace
+
 int name_unlisted(Json const& document) {
     for (Json const& folder : document["unlisted"])
         print_error(plain_text(folder["path"]) + " is not listed: " + plain_text(folder["state"]) + ": " +
                     plain_text(folder["error"]));
     return document["unlisted"].empty() ? kDone : kFailed;
 }
-
-}  // namespace
 
 int cache(CacheOptions const& options) {
     Service service(options.cache_dir);
@@ -166,9 +197,7 @@ int cache(CacheOptions const& options) {
         if (!state["reason"].get<std::string>().empty()) print_error(state["reason"].get<std::string>());
         return state["usable"].get<bool>() ? kDone : kNotHere;
     } else if (options.verb == "stats") {
-        Json const document = statistics(Json::parse(service.cache_list()));
-        print(options.json ? to_text(document, 1) : statistics_text(document));
-        return name_unlisted(document);
+        return stats(service, options);
     } else {
         Json const document = Json::parse(service.cache_list());
         print(options.json ? to_text(document, 1) : listing(document));

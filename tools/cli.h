@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "xqajit/xqajit.hpp"
 
 namespace xqajit::cli {
@@ -77,6 +79,13 @@ struct BenchOptions : Common {
 struct CacheOptions : Common {
     std::string verb;  // ls, show, verify, path, stats
     std::string key;
+    bool prometheus = false;  // stats: what was counted, in Prometheus' text format
+};
+struct ExplainMissOptions : Common {
+    std::string key;     // "": all of the shapes
+    std::string shapes;  // a file, or the flags, or neither where there is a key
+    std::vector<ShapeFlag> flags;
+    std::string arch;
 };
 struct GcOptions : Common {
     std::uint64_t max_bytes = 0;  // 0: no limit, as below
@@ -91,6 +100,7 @@ int run(RunOptions const& options);
 int bench(BenchOptions const& options);
 int cache(CacheOptions const& options);
 int cache_gc(GcOptions const& options);
+int cache_explain_miss(ExplainMissOptions const& options);
 int doctor(Common const& options);
 int capabilities(Common const& options, std::string const& arch);
 
@@ -110,6 +120,8 @@ void print(std::string const& text);                   // to stdout, with a fina
 // Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
 bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."
+// The folders that a document of the cache could not list: printed to stderr, kFailed if there are any.
+int name_unlisted(nlohmann::ordered_json const& document);
 // Control characters as \x1b: a name in a shape list must not steer the terminal.
 std::string printable(std::string const& text);
 // Columns padded to their widest cell, two spaces apart; the first row is the heading.

@@ -141,12 +141,34 @@ private:
             add_common(*sub, cache_);
             std::string const name = verb.name;
             if (name == "show") sub->add_option("KEY", cache_.key, "The start of a key")->required();
+            if (name == "stats") {
+                sub->add_flag("--prometheus", cache_.prometheus, "Print what was counted, in Prometheus' text format")
+                    ->excludes(sub->get_option("--json"));
+            }
             sub->callback([this, name] {
                 cache_.verb = name;
                 action_ = [this] { return cache(cache_); };
             });
         }
         add_cache_gc(*command);
+        add_cache_explain_miss(*command);
+    }
+
+    void add_cache_explain_miss(CLI::App& cache) {
+        CLI::App* command = cache.add_subcommand(
+            "explain-miss", "Why a kernel would be compiled: its key's fields beside those of the nearest entries");
+        command->add_option("KEY", miss_.key, "The start of a key; of one that no entry has, with the shape");
+        CLI::Option* shapes = command->add_option("--shapes", miss_.shapes, "A shape list, instead of flags")->type_name("FILE");
+        command->add_option("--arch", miss_.arch, "Architecture; default: the GPU's")->type_name("ARCH");
+        add_common(*command, miss_);
+        miss_flags_ = std::make_unique<ShapeFlags>(*command);
+        command->callback([this, shapes] {
+            miss_.flags = miss_flags_->given();
+            if (shapes->count() > 0 && !miss_.flags.empty()) throw CLI::ExcludesError("--shapes", "shape flags");
+            if (shapes->count() == 0 && miss_.flags.empty() && miss_.key.empty())
+                throw CLI::RequiredError("KEY, --shapes or shape flags");
+            action_ = [this] { return cache_explain_miss(miss_); };
+        });
     }
 
     void add_cache_gc(CLI::App& cache) {
@@ -277,6 +299,7 @@ private:
     PrewarmOptions prewarm_;
     CacheOptions cache_;
     GcOptions gc_;
+    ExplainMissOptions miss_;
     ExplainOptions explain_;
     RunOptions run_;
     BenchOptions bench_;
@@ -284,6 +307,7 @@ private:
     Common capabilities_;
     std::string arch_;
     Common doctor_;
+    std::unique_ptr<ShapeFlags> miss_flags_;
     std::unique_ptr<ShapeFlags> explain_flags_;
     std::unique_ptr<ShapeFlags> run_flags_;
     std::unique_ptr<ShapeFlags> bench_flags_;

@@ -224,9 +224,20 @@ typedef struct xqajit_stats {
     uint64_t launches;
     double compile_seconds;
     uint64_t lock_waits;    /* prepare, run or prewarm waited for another process to compile a kernel */
+    uint64_t misses;        /* kernels that no layer had when they were first looked for */
 } xqajit_stats;
 
 #define XQAJIT_STATS_INIT XQAJIT_INIT(xqajit_stats)
+
+/* Whose counters xqajit_metrics() gives, and as what. */
+typedef enum xqajit_metrics_scope {
+    XQAJIT_METRICS_SERVICE = 0, /* this service's */
+    XQAJIT_METRICS_CACHE = 1    /* and those of all services that wrote to its cache directory and were destroyed since */
+} xqajit_metrics_scope;
+typedef enum xqajit_metrics_format {
+    XQAJIT_METRICS_JSON = 0,
+    XQAJIT_METRICS_PROMETHEUS = 1 /* the text exposition format, version 0.0.4 */
+} xqajit_metrics_format;
 
 /* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. text is valid during the call only. Several threads may call it at once. It
  * must not throw, and must not call the library. */
@@ -325,9 +336,19 @@ XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** jso
  * that are more than an hour old. Other processes may read and write meanwhile. UNAVAILABLE, with the document, if something could not be
  * read or removed, which it names; without one where the directory cannot be written. A missing directory is an empty cache. */
 XQAJIT_API xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_options const* options, char** json);
+/* Why a kernel would be compiled: the fields of its key beside those of the entries that are nearest to it. params: the shape; null: key_prefix
+ * is that of an entry, asked for with the present compiler. key_prefix: only the kernels whose key starts so; null or "": all of the shape.
+ * arch: as of xqajit_explain. INVALID_ARGUMENT where both are null, or no kernel and no entry has the key. Compiles nothing, moves no entry. */
+XQAJIT_API xqajit_status xqajit_cache_explain_miss(xqajit_service* service, char const* key_prefix, xqajit_params const* params,
+                                                   char const* arch, char** json);
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);
+/* Counters (hits by layer, misses, compiles, bytes, entries set aside, lock waits, launches) and a histogram of seconds by phase; freed with
+ * xqajit_free(). scope: xqajit_metrics_scope; format: xqajit_metrics_format. Takes no lock that a launch takes. A service adds its counters to
+ * the cache directory's when it is destroyed, where the directory can be written. CACHE_CORRUPT: the directory's cannot be read; UNAVAILABLE:
+ * the directory is not usable. */
+XQAJIT_API xqajit_status xqajit_metrics(xqajit_service* service, int32_t scope, int32_t format, char** text);
 
 #ifdef __cplusplus
 }

@@ -95,6 +95,11 @@ public:
     std::string cache_gc(xqajit_gc_options const& options) {
         return document([&](char** json) { return xqajit_cache_gc(handle_, &options, json); });
     }
+    // key_prefix: "" for all kernels of the shape; params: null where it is the key of an entry.
+    std::string cache_explain_miss(std::string const& key_prefix, xqajit_params const* params, std::string const& arch = {}) {
+        return document(
+            [&](char** json) { return xqajit_cache_explain_miss(handle_, or_null(key_prefix), params, or_null(arch), json); });
+    }
     std::string cache_path() {
         return document([&](char** json) { return xqajit_cache_path(handle_, json); });
     }
@@ -105,6 +110,9 @@ public:
         xqajit_stats stats = XQAJIT_STATS_INIT;
         check(xqajit_get_stats(handle_, &stats));
         return stats;
+    }
+    std::string metrics(xqajit_metrics_scope scope, xqajit_metrics_format format) {
+        return document([&](char** text) { return xqajit_metrics(handle_, scope, format, text); });
     }
 
 private:

@@ -281,6 +281,15 @@ xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_options const* 
     });
 }
 
+xqajit_status xqajit_cache_explain_miss(xqajit_service* service, char const* key_prefix, xqajit_params const* params,
+                                        char const* arch, char** json) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(json);
+        return hand_out(service->service->cache_explain_miss(key_prefix != nullptr ? key_prefix : "", params, arch), json);
+    });
+}
+
 xqajit_status xqajit_cache_path(xqajit_service* service, char** json) {
     return guarded([&]() -> Status {
         XQAJIT_REQUIRE(service);
@@ -302,6 +311,14 @@ xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats) {
         XQAJIT_REQUIRE(service);
         XQAJIT_REQUIRE(stats);
         return hand_out_struct(service->service->stats(), offsetof(xqajit_stats, memory_hits), stats);
+    });
+}
+
+xqajit_status xqajit_metrics(xqajit_service* service, int32_t scope, int32_t format, char** text) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(text);
+        return hand_out(service->service->metrics(scope, format), text);
     });
 }
 

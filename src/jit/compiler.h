@@ -29,6 +29,7 @@ struct CompiledImage {
 std::vector<std::string> keyed_options(std::string const& target);
 CacheKey key_for(CompileRequest const& request, Digest const& compiler);  // pure
 std::string key_text(CompileRequest const& request);                      // the hashed fields, for people
+inline constexpr char kKeyFormat[] = "1";  // raised when the meaning of a hashed field changes, or the way an image is made of them
 
 // Whether this NVRTC knows the target, as far as that can be told before a compile: UNSUPPORTED names both and lists the known ones.
 Status check_target(NvrtcLibrary const& nvrtc, std::string const& target);

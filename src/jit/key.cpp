@@ -4,9 +4,6 @@ namespace xqajit {
 
 namespace {
 
-// Raised when the meaning of a field below changes, or the way an image is made of them.
-constexpr char const* kKeyFormat = "1";
-
 TaggedHash hash_of(CompileRequest const& request) {
     TaggedHash hash;
     hash.add("format", kKeyFormat);

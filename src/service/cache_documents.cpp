@@ -13,8 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
-
 // A corrupt file is compiled again; one that cannot be read wants its permissions or its disk mended.
 Json with_state(Json json, Status const& status) {
     json["state"] = status.ok() ? "ok" : status.code() == XQAJIT_CACHE_CORRUPT ? "corrupt" : "unreadable";
@@ -34,14 +32,22 @@ Json entry_json(cache::ListedEntry const& entry) {
     return json;
 }
 
-// A store that can't be read is no empty store.
+}  // namespace
+
+std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
+
 Status usable(cache::DiskStore const& store) {
     cache::StoreState const state = store.state();
     if (state.usable) return {};
     return unavailable(fmt::format("the cache directory {} is not usable: {}", store.origin().path, state.reason));
 }
 
-}  // namespace
+Json unlisted_json(cache::Listing const& listing) {
+    Json unlisted = Json::array();
+    for (cache::ListedFolder const& folder : listing.unlisted)
+        unlisted.push_back(with_state({{"path", folder.path}}, folder.status));
+    return unlisted;
+}
 
 Json store_json(cache::DiskStore const& store) {
     cache::StoreState const state = store.state();
@@ -57,20 +63,17 @@ Json store_json(cache::DiskStore const& store) {
 Result<std::string> Service::cache_list() {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
     Json entries = Json::array();
-    Json unlisted = Json::array();
     std::uint64_t bytes = 0;
     cache::Listing const listing = impl_->store->list();
-    for (cache::ListedFolder const& folder : listing.unlisted)
-        unlisted.push_back(with_state({{"path", folder.path}}, folder.status));
     for (cache::ListedEntry const& entry : listing.entries) {
         entries.push_back(entry_json(entry));
         bytes += entry.bytes;
     }
     std::size_t const count = entries.size();
     cache::StoreState const state = impl_->store->state();
-    Json const json = {{"schema", "xqajit.cache.ls/1"},   {"path", state.effective_path},
-                       {"exists", state.exists},          {"entries", std::move(entries)},
-                       {"unlisted", std::move(unlisted)}, {"summary", {{"entries", count}, {"bytes", bytes}}}};
+    Json const json = {
+        {"schema", "xqajit.cache.ls/1"}, {"path", state.effective_path},       {"exists", state.exists},
+        {"entries", std::move(entries)}, {"unlisted", unlisted_json(listing)}, {"summary", {{"entries", count}, {"bytes", bytes}}}};
     return to_text(json, 1);
 }
 

@@ -8,8 +8,8 @@
 #include "cache/registry.h"
 #include "driver/context.h"
 #include "driver/module.h"
-#include "service/counters.h"
 #include "service/kernel_images.h"
+#include "service/metrics.h"
 #include "service/prepared_key.h"
 #include "service/service.h"
 #include "service/shape_recorder.h"
@@ -42,7 +42,7 @@ struct Service::Impl {
           overrides(std::move(forced)),
           store(std::move(disk)),
           toolchain(settings),
-          images(settings, store, toolchain),
+          images(settings, store, toolchain, metrics),
           recorder(settings.text(SettingId::kRecordShapes)),
           refuse_misses(settings.text(SettingId::kOnMiss) == "refuse"),
           debug(settings.flag(SettingId::kDebug)) {}
@@ -51,6 +51,7 @@ struct Service::Impl {
     Overrides const overrides;
     std::shared_ptr<cache::DiskStore> const store;
     Toolchain toolchain;
+    Metrics metrics;
     KernelImages images;
     ShapeRecorder recorder;
     Workspaces workspaces;
@@ -66,8 +67,8 @@ struct Service::Impl {
     cache::Registry<LoadedKey, LoadedImage> loaded;
     cache::Registry<PreparedKey, PreparedKernel> prepared;
 
-    StripedCounter memory_hits;
-    StripedCounter launches;
+    MetricsSnapshot counted() const;  // so far, by this service
+    void add_to_totals() const noexcept;
 
     // params is normalized and valid, here and below.
     struct Admitted {

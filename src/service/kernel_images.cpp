@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "base/log.h"
@@ -22,13 +23,16 @@ std::shared_ptr<KernelImage const> from_disk(cache::Entry&& entry) {
 
 }  // namespace
 
-KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain)
-    : settings_(settings), store_(std::move(store)), toolchain_(toolchain) {}
+KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain,
+                           Metrics& metrics)
+    : settings_(settings), store_(std::move(store)), toolchain_(toolchain), metrics_(metrics) {}
 
-ImageKey KernelImages::key_of(CompileRequest const& request) {
+ImageKey KernelImages::key_of(CompileRequest const& request) { return with_compiler(key_for(request, Digest{}).body); }
+
+ImageKey KernelImages::with_compiler(Digest const& body) {
     ImageKey result;
     Result<NvrtcIdentity> const nvrtc = toolchain_.identity();
-    result.key = key_for(request, nvrtc.ok() ? nvrtc->build : Digest{});
+    result.key = {body, nvrtc.ok() ? nvrtc->build : Digest{}};
     result.compiler = nvrtc.status();
     std::string const& match = settings_.text(SettingId::kCompilerMatch);
     result.any_compiler = match == "any" || (match != "exact" && !nvrtc.ok());
@@ -80,7 +84,10 @@ std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& requ
     std::optional<cache::Entry> entry;
     if (key.compiler.ok()) entry = store_->load(key.key);
     if (!entry && key.any_compiler) entry = store_->load_any_compiler(key.key.body);
-    if (!entry) return nullptr;
+    if (!entry) {
+        ++metrics_.misses;
+        return nullptr;
+    }
     std::shared_ptr<KernelImage const> image = from_disk(std::move(*entry));
     count_hit(request, key, *image, start);
     return image;
@@ -88,9 +95,11 @@ std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& requ
 
 void KernelImages::count_hit(CompileRequest const& request, ImageKey const& key, KernelImage const& image,
                              std::chrono::steady_clock::time_point start) {
-    ++disk_hits_;
-    if (!log::enabled(log::Level::kInfo)) return;
     std::chrono::duration<double, std::milli> const elapsed = std::chrono::steady_clock::now() - start;
+    metrics_.count_hit(Layer::kUser);
+    metrics_.read_bytes += image.image.size();
+    metrics_.time(Phase::kRead, std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed));
+    if (!log::enabled(log::Level::kInfo)) return;
     log::info(fmt::format("{}: disk hit in {:.2f} ms, {} bytes{}", describe(request, image.key), elapsed.count(),
                           image.image.size(),
                           image.key != key.key ? ", compiled by another NVRTC (" + nvrtc_version_of(image.metadata) + ")" : ""));
@@ -103,8 +112,12 @@ cache::KeyLock KernelImages::lock(CompileRequest const& request, CacheKey const&
         log::warning(fmt::format("{}: waiting for another process that compiles it into {}, up to {} s", describe(request, key),
                                  store_->state().effective_path, seconds));
     };
+    auto const start = std::chrono::steady_clock::now();
     cache::KeyLock lock = store_->lock(key, {std::chrono::seconds(seconds), waits, is_stopped});
-    if (seconds != 0 && lock.waited()) ++lock_waits_;
+    if (seconds != 0 && lock.waited()) {
+        ++metrics_.lock_waits;
+        metrics_.time(Phase::kLockWait, std::chrono::steady_clock::now() - start);
+    }
     bool const stopped = is_stopped && is_stopped();
     if (seconds != 0 && !stopped && lock.state() == cache::KeyLock::State::kBusy) {
         log::warning(fmt::format("{}: compiled here too, as another process has not ended its compile in {} s",
@@ -149,14 +162,19 @@ Result<std::shared_ptr<KernelImage const>> KernelImages::compile(CompileRequest 
 
 std::shared_ptr<KernelImage const> KernelImages::keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
                                                       Status* stored) {
-    ++compiles_;
-    compile_microseconds_ += static_cast<std::uint64_t>(compiled.compile_ms * 1e3);
+    ++metrics_.compiles;
+    metrics_.time(Phase::kCompile, std::chrono::nanoseconds(std::llround(compiled.compile_ms * 1e6)));
     if (log::enabled(log::Level::kInfo)) {
         log::info(
             fmt::format("{}: compiled in {:.0f} ms, {} bytes", describe(request, key), compiled.compile_ms, compiled.image.size()));
     }
     cache::Entry entry{key, metadata_of(request, compiled), compiled.is_ptx, std::move(compiled.image)};
+    auto const start = std::chrono::steady_clock::now();
     Status status = store_->store(entry);  // warns once by itself
+    if (status.ok()) {
+        metrics_.stored_bytes += entry.image.size();
+        metrics_.time(Phase::kStore, std::chrono::steady_clock::now() - start);
+    }
     if (stored != nullptr) *stored = std::move(status);
     return std::make_shared<KernelImage const>(
         KernelImage{key, std::move(entry.image), entry.is_ptx, false, std::move(entry.metadata)});

@@ -1,7 +1,6 @@
 // The image of a kernel by its key: from memory, the disk store or the compiler, in that order.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "cache/disk_store.h"
 #include "cache/registry.h"
+#include "service/metrics.h"
 #include "service/toolchain.h"
 
 namespace xqajit {
@@ -32,9 +32,10 @@ struct ImageKey {
 // Thread-safe. One compile a key in this process; among processes that share the store one too, as far as its locks reach.
 class KernelImages {
 public:
-    KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain);
+    KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain, Metrics& metrics);
 
     ImageKey key_of(CompileRequest const& request);
+    ImageKey with_compiler(Digest const& body);  // of a request whose body is known
     // UNAVAILABLE where no entry and no compiler exists: names the library, where it was looked for, and the key to prewarm.
     Result<std::shared_ptr<KernelImage const>> get(CompileRequest const& request);
     // Compiles once more in place of an image from disk that the driver refused.
@@ -42,7 +43,7 @@ public:
                                                        std::shared_ptr<KernelImage const> const& refused);
     bool in_memory(ImageKey const& key) const;
 
-    // The store alone; null: a miss. load() counts and logs a hit, peek() leaves no trace.
+    // The store alone; null: a miss. load() counts both, and logs a hit; peek() leaves no trace.
     std::shared_ptr<KernelImage const> load(CompileRequest const& request, ImageKey const& key);
     std::shared_ptr<KernelImage const> peek(ImageKey const& key) const;
     // The right to compile the key among the processes that share the store. `wait`: for one that compiles it now, as long as
@@ -54,13 +55,7 @@ public:
     // Keeps what a compile made: counted, logged in one line, stored. `stored` may be null: a launch does without the disk.
     std::shared_ptr<KernelImage const> keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
                                             Status* stored);
-    void count_failure() { ++compile_failures_; }
-
-    std::uint64_t disk_hits() const { return disk_hits_; }
-    std::uint64_t compiles() const { return compiles_; }
-    std::uint64_t compile_failures() const { return compile_failures_; }
-    std::uint64_t lock_waits() const { return lock_waits_; }
-    double compile_seconds() const { return static_cast<double>(compile_microseconds_) * 1e-6; }
+    void count_failure() { ++metrics_.compile_failures; }
 
 private:
     struct RegistryKey {
@@ -82,8 +77,8 @@ private:
     Settings const& settings_;
     std::shared_ptr<cache::DiskStore> store_;
     Toolchain& toolchain_;
+    Metrics& metrics_;
     cache::Registry<RegistryKey, Slot> slots_;
-    std::atomic<std::uint64_t> disk_hits_{0}, compiles_{0}, compile_failures_{0}, compile_microseconds_{0}, lock_waits_{0};
 };
 
 }  // namespace xqajit

@@ -23,11 +23,19 @@ std::string metadata_of(CompileRequest const& request, CompiledImage const& comp
     nlohmann::ordered_json macros = nlohmann::ordered_json::object();
     for (auto const& [name, value] : request.macros.macros) macros[name] = value;
     nlohmann::ordered_json const metadata = {
-        {"family", family_name(request.family)}, {"target", request.target},
-        {"macros", std::move(macros)},           {"nvrtc_version", compiled.nvrtc_version},
-        {"compile_ms", compiled.compile_ms},     {"registers", compiled.registers},
-        {"spill_bytes", compiled.spill_bytes},   {"stack_bytes", compiled.stack_bytes},
-        {"static_smem", compiled.static_smem},   {"created", utc_now()},
+        {"family", family_name(request.family)},
+        {"target", request.target},
+        {"macros", std::move(macros)},
+        {"key_format", kKeyFormat},
+        {"options", keyed_options(request.target)},
+        {"sources", source_digest(request.family).hex()},
+        {"nvrtc_version", compiled.nvrtc_version},
+        {"compile_ms", compiled.compile_ms},
+        {"registers", compiled.registers},
+        {"spill_bytes", compiled.spill_bytes},
+        {"stack_bytes", compiled.stack_bytes},
+        {"static_smem", compiled.static_smem},
+        {"created", utc_now()},
     };
     return to_text(metadata);
 }

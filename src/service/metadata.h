@@ -7,7 +7,7 @@
 
 namespace xqajit {
 
-// JSON: family, target, macros, nvrtc_version, compile_ms, registers, spill_bytes, stack_bytes, static_smem, created (ISO-8601, UTC).
+// JSON: family, target, macros, key_format, options and sources (a digest), which are all that the key's body is made of; nvrtc_version, compile_ms, registers, spill_bytes, stack_bytes, static_smem, created (ISO-8601, UTC).
 std::string metadata_of(CompileRequest const& request, CompiledImage const& compiled);
 std::string nvrtc_version_of(std::string const& metadata);  // "13.0", or "unknown"
 

@@ -14,7 +14,8 @@ using LoadedResult = Result<std::unique_ptr<LoadedImage>>;
 
 // Of the images, all of one kernel, the first that the driver takes.
 LoadedResult load(driver::ContextInfo const& context, std::vector<std::shared_ptr<KernelImage const>> const& images,
-                  std::uint32_t dynamic_smem) {
+                  std::uint32_t dynamic_smem, Metrics& metrics) {
+    PhaseTimer const timer(metrics, Phase::kLoad);
     std::vector<driver::Image> candidates;
     for (std::shared_ptr<KernelImage const> const& image : images) candidates.push_back({image->image, image->is_ptx});
     Result<driver::LoadedKernel> kernel = driver::LoadedKernel::load(context, candidates, kEntryName, dynamic_smem);
@@ -74,7 +75,7 @@ Status Service::prepare(XQAParams const& params) {
     if (!context.ok()) return context.status();
     PreparedKey const key = PreparedKey::of(*shape, (*context)->id);
     if (impl_->prepared.find(key) != nullptr) {
-        impl_->memory_hits.add();
+        impl_->metrics.count_hit(Layer::kMemory);
         return {};
     }
     impl_->recorder.add(*shape);
@@ -112,21 +113,21 @@ Result<SpecifiedKernel> Service::Impl::load_in(driver::ContextInfo const& contex
     Result<LoadedImage*> const in_context = loaded.get_or_build({images.key_of(request).key, context.id}, [&]() -> LoadedResult {
         Result<std::shared_ptr<KernelImage const>> const image = images.get(request);
         if (!image.ok()) return image.status();
-        LoadedResult kernel = load(context, {*image}, dynamic_smem);
+        LoadedResult kernel = load(context, {*image}, dynamic_smem, metrics);
         if (kernel.ok()) return kernel;
         if ((*image)->from_disk) {
             // Its checksum was right, so it was bad when it was written, or made for another driver.
             log::warning("compiling again a kernel from disk: " + kernel.status().message());
             Result<std::shared_ptr<KernelImage const>> const compiled = images.replace(request, *image);
             if (!compiled.ok()) return kernel;
-            LoadedResult again = load(context, {*compiled}, dynamic_smem);
+            LoadedResult again = load(context, {*compiled}, dynamic_smem, metrics);
             if (again.ok()) return again;
         }
         if ((*image)->is_ptx) return kernel;
         Result<std::shared_ptr<KernelImage const>> const ptx =
             images.get({request.family, ptx_target(request.target), request.macros});
         if (!ptx.ok()) return kernel;
-        return load(context, {*image, *ptx}, dynamic_smem);
+        return load(context, {*image, *ptx}, dynamic_smem, metrics);
     });
     if (!in_context.ok()) return in_context.status();
     return SpecifiedKernel{spec, *in_context};

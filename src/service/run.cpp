@@ -39,7 +39,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     PreparedKey const key = PreparedKey::of(*shape, context.id);
     PreparedKernel const* prepared = impl_->prepared.find(key);
     if (prepared != nullptr) {
-        impl_->memory_hits.add();
+        impl_->metrics.count_hit(Layer::kMemory);
     } else if (args->batch == 0) {
         return impl_->admit_in(context, *shape).status();  // nothing to load for, but what is refused is refused for any batch
     } else {
@@ -81,7 +81,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     }
     void* parameters[] = {&kernel_args, &k_map, &v_map};
     Status status = driver::launch(kernel.loaded->kernel, config, std::span(parameters, with_maps ? 3 : 1), stream);
-    if (status.ok()) impl_->launches.add();
+    if (status.ok()) impl_->metrics.count_launch();
     return status;
 }
 

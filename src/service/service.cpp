@@ -17,7 +17,9 @@ std::shared_ptr<cache::DiskStore> open_store(Settings const& settings, std::stri
 }  // namespace
 
 Service::Service() = default;
-Service::~Service() = default;
+Service::~Service() {
+    if (impl_ != nullptr) impl_->add_to_totals();
+}
 
 Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {
     Result<Settings> settings = Settings::from_environment();
@@ -37,14 +39,16 @@ Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {
 
 xqajit_stats Service::stats() const {
     xqajit_stats stats = XQAJIT_STATS_INIT;
-    stats.memory_hits = impl_->memory_hits.total();
-    stats.disk_hits = impl_->images.disk_hits();
-    stats.compiles = impl_->images.compiles();
-    stats.compile_failures = impl_->images.compile_failures();
-    stats.quarantined = impl_->store->quarantined();
-    stats.launches = impl_->launches.total();
-    stats.compile_seconds = impl_->images.compile_seconds();
-    stats.lock_waits = impl_->images.lock_waits();
+    MetricsSnapshot const counted = impl_->counted();
+    stats.memory_hits = counted.hits[static_cast<std::size_t>(Layer::kMemory)];
+    stats.disk_hits = counted.hits[static_cast<std::size_t>(Layer::kUser)];
+    stats.compiles = counted.compiles;
+    stats.compile_failures = counted.compile_failures;
+    stats.quarantined = counted.quarantined;
+    stats.launches = counted.launches;
+    stats.compile_seconds = static_cast<double>(counted.phases[static_cast<std::size_t>(Phase::kCompile)].nanoseconds) / 1e9;
+    stats.lock_waits = counted.lock_waits;
+    stats.misses = counted.misses;
     return stats;
 }
 

@@ -45,9 +45,11 @@ public:
         Status status;
     };
     Result<GcReport> cache_gc(xqajit_gc_options const& options);
+    Result<std::string> cache_explain_miss(std::string_view key_prefix, XQAParams const* params, char const* arch);
     Result<std::string> cache_path();
     Result<std::string> doctor();
     xqajit_stats stats() const;
+    Result<std::string> metrics(std::int32_t scope, std::int32_t format);
 
     struct Impl;  // service/impl.h: for the service's own files
 

@@ -92,12 +92,16 @@ TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
     refused("service", xqajit_cache_gc(nullptr, &gc, &text));
     refused("options", xqajit_cache_gc(s, nullptr, &text));
     refused("json", xqajit_cache_gc(s, &gc, nullptr));
+    refused("service", xqajit_cache_explain_miss(nullptr, "a", &params, "sm_90a", &text));
+    refused("json", xqajit_cache_explain_miss(s, "a", &params, "sm_90a", nullptr));
     refused("service", xqajit_cache_path(nullptr, &text));
     refused("json", xqajit_cache_path(s, nullptr));
     refused("service", xqajit_doctor(nullptr, &text));
     refused("json", xqajit_doctor(s, nullptr));
     refused("service", xqajit_get_stats(nullptr, nullptr));
     refused("stats", xqajit_get_stats(s, nullptr));
+    refused("service", xqajit_metrics(nullptr, XQAJIT_METRICS_SERVICE, XQAJIT_METRICS_JSON, &text));
+    refused("text", xqajit_metrics(s, XQAJIT_METRICS_SERVICE, XQAJIT_METRICS_JSON, nullptr));
     CHECK(text == nullptr);
 }
 

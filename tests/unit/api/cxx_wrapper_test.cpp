@@ -12,6 +12,9 @@ TEST_CASE("the wrapper hands documents out as strings", "[api]") {
     xqajit_params const params = xqajit::params_from_json(kShape);
     CHECK(service.supports(params, "sm_90a"));
     CHECK(service.explain(params, "sm_90a", 1, 1000).find("xqajit.explain/1") != std::string::npos);
+    CHECK(service.cache_explain_miss("", &params, "sm_90a").find("xqajit.cache.explain-miss/1") != std::string::npos);
+    CHECK(service.metrics(XQAJIT_METRICS_SERVICE, XQAJIT_METRICS_JSON).find("xqajit.metrics/1") != std::string::npos);
+    CHECK(service.metrics(XQAJIT_METRICS_CACHE, XQAJIT_METRICS_PROMETHEUS).starts_with("# HELP xqajit_"));
     CHECK(service.capabilities("sm_80").find("xqajit.capabilities/1") != std::string::npos);
     CHECK(service.cache_path().find("xqajit.cache.path/1") != std::string::npos);
     CHECK(service.doctor().find("xqajit.doctor/1") != std::string::npos);
