@@ -15,6 +15,10 @@ constexpr std::uint64_t kDrawnBytes = 256ull << 20;
 constexpr std::uint64_t kMaxContiguousBytes = 4ull << 30;  // drawn whole
 constexpr double kMaxBlockCost = 4e9;                      // multiply-adds of the reference, seconds on one core
 
+std::uint64_t longest_of(std::vector<std::int32_t> const& lens) {
+    return lens.empty() ? 0 : static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end()));
+}
+
 std::uint64_t token_bytes(xqajit_params const& p) {
     return std::uint64_t{p.num_kv_heads} * (p.head_dim + (p.mla != 0 ? 0 : p.head_dim_v)) * testing::bytes_of(p.kv_dtype);
 }
@@ -28,18 +32,14 @@ std::uint64_t free_device_bytes() {
     return free_bytes;
 }
 
-void check_room(xqajit_params const& params, std::vector<std::int32_t> const& lens) {
-    std::uint64_t const needed = pool_bytes(params, lens);
+void check_room(xqajit_params const& params, std::vector<std::int32_t> const& lens, std::uint64_t max_len) {
+    std::uint64_t const needed = pool_bytes(params, lens, max_len);
     if (std::uint64_t const free_bytes = free_device_bytes(); needed > free_bytes)
         throw Error(XQAJIT_OUT_OF_MEMORY, fmt::format("the KV takes {}, of the device's memory {} are free", human_bytes(needed),
                                                       human_bytes(free_bytes)));
     if (params.page_size == 0 && needed > kMaxContiguousBytes)
         throw Error(XQAJIT_OUT_OF_MEMORY, fmt::format("the contiguous KV takes {}, at most {} are drawn: use pages",
                                                       human_bytes(needed), human_bytes(kMaxContiguousBytes)));
-}
-
-std::uint64_t longest_of(std::vector<std::int32_t> const& lens) {
-    return lens.empty() ? 0 : static_cast<std::uint64_t>(*std::max_element(lens.begin(), lens.end()));
 }
 
 // The page table, or a sequence's capacity, goes to max_len.
@@ -79,12 +79,12 @@ std::uint64_t kv_bytes(xqajit_params const& params, std::vector<std::int32_t> co
     return tokens * token_bytes(p);
 }
 
-std::uint64_t pool_bytes(xqajit_params const& params, std::vector<std::int32_t> const& lens) {
+std::uint64_t pool_bytes(xqajit_params const& params, std::vector<std::int32_t> const& lens, std::uint64_t max_len) {
     xqajit_params const p = testing::with_defaults(params);
-    std::int32_t const longest = lens.empty() ? 0 : *std::max_element(lens.begin(), lens.end());
+    std::uint64_t const capacity = std::max(max_len, longest_of(lens));
     std::uint64_t tokens = 0;
     for (std::int32_t const len : lens) {
-        auto const held = static_cast<std::uint64_t>(p.page_size != 0 ? len : longest);
+        std::uint64_t const held = p.page_size != 0 ? static_cast<std::uint64_t>(len) : capacity;
         tokens += (p.page_size != 0 ? (held + p.page_size - 1) / p.page_size * p.page_size : held) * p.beam_width;
     }
     return tokens > UINT64_MAX / token_bytes(p) ? UINT64_MAX : tokens * token_bytes(p);
@@ -97,7 +97,7 @@ TimedLaunch::TimedLaunch(testing::Gpu const& gpu, xqajit_params const& given, st
     : gpu_(&gpu) {
     xqajit_params const params = testing::with_defaults(given);
     check(testing::api(xqajit_prepare(gpu.service(), &params)));  // a refused shape need not be drawn
-    check_room(params, lens);
+    check_room(params, lens, max_len);
     case_ = testing::build_case(spec_of(params, lens, draw, max_len));
     testing::LaunchOptions options;
     options.own_pages = true;
@@ -126,7 +126,7 @@ void TimedLaunch::set_pdl(bool on) {
 
 std::string TimedLaunch::why_unchecked() const {
     xqajit_params const& p = case_.params;
-    std::int32_t const longest = case_.seq_lens.empty() ? 0 : *std::max_element(case_.seq_lens.begin(), case_.seq_lens.end());
+    std::uint64_t const longest = longest_of(case_.seq_lens);
     double const cost = static_cast<double>(longest) * p.q_len * p.beam_width * case_.group() * (p.head_dim + p.head_dim_v);
     if (cost <= kMaxBlockCost) return {};
     return fmt::format("the longest request takes {:.0e} multiply-adds a KV head in float64, at most {:.0e} are waited for", cost,

@@ -21,8 +21,8 @@ template <class T> T value_of(Result<T> result) {
 
 // What one launch reads: K and V of the tokens that some row of their request sees.
 std::uint64_t kv_bytes(xqajit_params const& params, std::vector<std::int32_t> const& lens);
-// What the KV takes in memory, a sequence of contiguous KV being as long as the longest.
-std::uint64_t pool_bytes(xqajit_params const& params, std::vector<std::int32_t> const& lens);
+// What the KV takes in memory, a sequence of contiguous KV being as long as the longest, or as max_len.
+std::uint64_t pool_bytes(xqajit_params const& params, std::vector<std::int32_t> const& lens, std::uint64_t max_len);
 double gb_per_s(std::uint64_t bytes, double us);
 
 // The inputs on the device, in as many copies as pass the L2: a KV that lay in it would show the L2's speed.
