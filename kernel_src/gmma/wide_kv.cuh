@@ -2,13 +2,10 @@
 // codes go to registers, each warp 16 tokens of K, and of each segment of V a quarter of its elements; without fp8 math they become fp16.
 #pragma once
 
-#include "gmma/kv.cuh"
-#include "gmma/wgmma.cuh"
-#include "gmma/wide_query.cuh"
+#include "gmma/tile.cuh"
 
 namespace xqajit::device {
 
-constexpr u32 kSegmentItemBytes = Config::kTile * Config::kSegment;
 constexpr u32 kTilesOfSegment = Config::kSegmentElems / 64;  // of 64 elements of V
 
 // The element of V that row lane/4 + 8 * half of this warp's 16 is, of tile `t` of 64 elements.
@@ -49,7 +46,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
 #pragma unroll
             for (u32 i = 0; i < Config::kStepsK; ++i) {
                 u32 const k = c * Config::kStepsK + i;
-                multiply<false>(s, a[i], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
+                multiply<true, false>(s, a[i], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
             }
             end_products();
         }
@@ -63,18 +60,6 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
         end_products();
         if (tells) arrive(empty);
     }
-}
-
-// V outside the share has weight 0, but its place may hold anything, also NaN: zeros take it. `first`: the tile's first token. All threads
-// of the group; of two that share the tile each does it for itself, as zeros over zeros change nothing that the other reads.
-inline void clear_outside(u32 item, u32 first, TokenRange share, u32 barrier, u32 thread) {
-    if (first >= share.begin && first + Config::kTile <= share.end) return;
-    constexpr u32 kVectors = Config::kSegment / 16;
-    for (u32 x = thread; x < Config::kTile * kVectors * Config::kSegments; x += 128) {
-        if (!inside(share, first + x / kVectors % Config::kTile)) store_shared(item + x * 16, Vec16{{0, 0, 0, 0}});
-    }
-    order_before_copies();
-    sync_some(barrier, 128);
 }
 
 // Where this lane finds its elements of a segment of 8-bit V, four of a token, or two of a segment of 64 bytes: of token
@@ -118,7 +103,7 @@ inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[C
     for (u32 k = 0; k < 4; ++k) {
 #pragma unroll
         for (u32 t = 0; t < kTilesOfSegment; ++t)
-            multiply<true>(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 2048), 1);
+            multiply<true, true>(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 2048), 1);
     }
     end_products();
 }

@@ -1,4 +1,4 @@
-// q as the second operand of S^T = K Q^T for wgmma, swizzled as the copy does K.
+// q as an operand of wgmma, swizzled as the copy does K.
 //   16-bit arithmetic: [64 elements][kMTile rows][128 bytes]
 //   fp8 arithmetic:    [segment][kMTile rows][kSegment bytes], as K
 #pragma once
@@ -14,7 +14,7 @@ constexpr u32 kQueryLanes = power_of_two_at_least(Config::kQueryVectors);  // of
 constexpr u32 kQueryRowsAtOnce = 32 / kQueryLanes;                         // of a warp
 static_assert(kQueryLanes <= 32, "a warp has a row's vectors");
 
-// 8-bit K that becomes fp16 has a step's elements where load_keys() puts them: lane%4 has words of four codes, of which the first two are
+// 8-bit K that becomes fp16 on its way to registers has a step's elements where multiply_keys() of wide_kv.cuh puts them: lane%4 has words of four codes, of which the first two are
 // elements 2 * (lane%4) and the next of the step, the others those plus 8.
 inline void store_for_codes(u32 query, u32 m, u32 v, Vec16 q) {
     constexpr u32 kVectors = Config::kSegment / 16;  // of codes, of a segment
@@ -38,6 +38,12 @@ inline Vec8 to_e4m3(Vec16 q, float scale) {
         codes.word[w] = pack_e4m3(four[0] * scale, four[1] * scale) | pack_e4m3(four[2] * scale, four[3] * scale) << 16;
     }
     return codes;
+}
+
+// 16 bits of a row times `scale`, which is 1 but for a bf16 q with 8-bit KV.
+inline Vec16 to_product_type(Vec16 q, float scale) {
+    if constexpr (Config::k8Bit && Config::kQType == Type::kBf16) return to_fp16(q, scale);
+    return q;
 }
 
 // Vector `v` of row m, by the kQueryLanes neighbouring lanes of the row; zeros past the head and nb_rows. Returns the row's factor.
@@ -65,10 +71,10 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
             constexpr u32 kVectors = Config::kSegment / 8;
             u32 const place = swizzled<Config::kSegment>(m, v % kVectors / 2) + v % 2 * 8;
             store_shared(query + v / kVectors * (Config::kMTile * Config::kSegment) + place, to_e4m3(q, row_scale));
-        } else if constexpr (Config::k8Bit) {
-            store_for_codes(query, m, v, Config::kQType == Type::kBf16 ? to_fp16(q, row_scale) : q);
+        } else if constexpr (Config::k8Bit && Config::kShape.form == GmmaForm::kWide) {
+            store_for_codes(query, m, v, to_product_type(q, row_scale));
         } else {
-            store_shared(query + v / 8 * (Config::kMTile * 128) + swizzled<128>(m, v % 8), q);
+            store_shared(query + v / 8 * (Config::kMTile * 128) + swizzled<128>(m, v % 8), to_product_type(q, row_scale));
         }
     }
     return positive(factor);
