@@ -17,10 +17,16 @@ struct ConsumerState {
     float limit[2];  // a raw score above it raises the base; -inf where no token was visible yet
 };
 struct ConsumerShared {
-    float factor[Config::kMTile];  // see score_factor()
+    u64 keys_ready[kMostGmmaGroups];    // the group's four warps have put their part of a tile in scratch
+    u64 values_ready[kMostGmmaGroups];  // likewise
+    float factor[Config::kMTile];       // see score_factor()
 };
 
-inline void init_consumers(ConsumerShared&, u32) {}
+inline void init_consumers(ConsumerShared& own, u32 lane) {
+    if (lane >= kMostGmmaGroups) return;
+    init_barrier(shared_address(&own.keys_ready[lane]), 4);
+    init_barrier(shared_address(&own.values_ready[lane]), 4);
+}
 
 inline void clear(ConsumerState& state) {
 #pragma unroll
@@ -29,16 +35,6 @@ inline void clear(ConsumerState& state) {
     for (u32 t = 0; t < Config::kValueTiles; ++t) {
 #pragma unroll
         for (u32 i = 0; i < 32; ++i) state.acc[t][i] = 0.0f;
-    }
-}
-
-// q and what its scores are multiplied with, by all the block's warps that compute.
-inline void store_query(KernelArgs const& args, Work const& work, u32 query, ConsumerShared& own, u32 nb_groups, u32 warp,
-                        u32 lane) {
-    for (u32 row = warp * kQueryRowsAtOnce; row < Config::kMTile; row += nb_groups * 4 * kQueryRowsAtOnce) {
-        u32 const m = row + lane / kQueryLanes;
-        float const factor = store_query_vector(args, work, query, m, lane % kQueryLanes);
-        if (lane % kQueryLanes == 0) own.factor[m] = factor;
     }
 }
 
@@ -51,16 +47,14 @@ inline void cap_scores(KernelArgs const& args, float const (&factor)[2], TallTil
 // Hides what a row does not see. `first`: the tile's first token.
 inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 warp, Lane lane, TallTile& s) {
     if (first >= max_of(work.share.begin, work.common.begin) && first + 64 <= min_of(work.share.end, work.common.end)) return;
-    u32 hidden = 0;
-#pragma unroll 4
-    for (u32 i = 0; i < 32; ++i) {
-        u32 const t = first + i / 4 * 8 + 2 * lane.quarter + i % 2, m = warp * 16 + i / 2 % 2 * 8 + lane.eighth;
-        bool const sees =
-            inside(work.share, t) && (Config::kSpecDec == SpecDec::kNone || (m < work.nb_rows && row_sees(args, work, m, t)));
-        hidden |= (sees ? 0u : 1u) << i;
-    }
+    u64 seen[2];  // bit 8 * j: token 8 * j + 2 * (lane%4)
 #pragma unroll
-    for (u32 i = 0; i < 32; ++i) s[i] = hidden >> i & 1u ? negative_infinity() : s[i];
+    for (u32 row = 0; row < 2; ++row)
+        seen[row] = tokens_seen(args, work, warp * 16 + row * 8 + lane.eighth, first) >> 2 * lane.quarter;
+    u64 const inside = tokens_inside(work.share, first) >> 2 * lane.quarter;
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i)
+        s[i] = (seen[i / 2 % 2] & inside) >> (i / 4 * 8 + i % 2) & 1 ? s[i] : negative_infinity();
 }
 
 // Raises the rows' bases to the tile's largest scores, and what was summed so far with them. `largest`: of this lane's.
@@ -101,16 +95,27 @@ inline void soften(float const (&scale)[2], TallTile& s, ConsumerState& state) {
     }
 }
 
+// A warp's lanes have read an item and written scratch: the arrival at `barriers`.
+template <class... Barriers> inline void tell(bool tells, Barriers... barriers) {
+    order_before_copies();
+    __syncwarp();
+    if (tells) (arrive(barriers), ...);
+}
+
 // Leaves the group's partial result in `state`, or nothing where the block has no work.
+//
+// The scores of a tile begin while the values of the one before are multiplied. The last tile is followed by none: what its successor's scores are of does not matter, as
+// nobody takes them, but the compiler would let products wait for one another if they depended on a condition.
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
-    u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group, of_warp = lane.eighth * 4 + lane.quarter;
-    u32 const thread = in_group * 32 + of_warp;
+    u32 const group = warp / 4, in_group = warp % 4, in_warp = lane.eighth * 4 + lane.quarter, thread = in_group * 32 + in_warp;
     u32 const query = ring.items - operand_bytes(ring.nb_groups), scratch = ring.items - (ring.nb_groups - group) * kScratchBytes;
+    u32 const keys_ready = shared_address(&own.keys_ready[group]), values_ready = shared_address(&own.values_ready[group]);
+    bool const tells = in_warp == 0;
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;
-    store_query(args, work, query, own, ring.nb_groups, warp, of_warp);
+    store_query(args, work, query, 4 * ring.nb_groups, warp, in_warp, [&](u32 m, float factor) { own.factor[m] = factor; });
     order_before_copies();
     arrive(shared_address(&shared.query_ready));
     clear(state);
@@ -118,49 +123,58 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     float const factor[2] = {own.factor[in_group * 16 + lane.eighth], own.factor[in_group * 16 + lane.eighth + 8]};
     float const scale[2] = {softened_factor(factor[0]), softened_factor(factor[1])};
     Tiles const tiles = tiles_of(work.share);
-    bool const tells = of_warp == 0;
-    u32 values = kWidens ? scratch + kWideItemBytes : scratch;  // in fp8 math two tiles take turns
+    u32 tile = tiles.begin + group, values = scratch + kKeyScratchBytes, parity = 0;
     RingTurn turn;
-    for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
-        u32 const first = tile * Config::kTile, k_index = ring.index(group, turn.item);
-        TallTile s;
-        wait_phase(ring.full_at(k_index), turn.parity);
+    TallTile s;
+    auto const start_next_scores = [&] {
+        u32 const index = ring.index(group, turn.item), item = ring.item_at(index), empty = ring.empty_at(index);
+        bool const any = tile < tiles.end;
+        if (any) wait_phase(ring.full_at(index), turn.parity);
         if constexpr (kWidens) {
-            widen_item(ring.item_at(k_index), ring.empty_at(k_index), scratch, thread, first, {0, ~0u}, tells);
-            order_before_copies();
-            sync_some(barrier, 128);
+            if (any) widen_item(item, scratch, thread, 0, {0, ~0u});
+            wait_for_products();
+            tell(tells, keys_ready);
+            if (any && tells) arrive(empty);
+            wait_phase(keys_ready, parity);
         }
-        start_scores(query, kWidens ? scratch : ring.item_at(k_index), s);
+        start_scores(query, kWidens ? scratch : item, s);
+    };
+    start_next_scores();
+    while (tile < tiles.end) {
+        u32 const first = tile * Config::kTile, k_empty = ring.empty_at(ring.index(group, turn.item));
         turn.next(ring);
-        u32 const v_index = ring.index(group, turn.item), v_item = ring.item_at(v_index);
+        u32 const v_index = ring.index(group, turn.item), v_item = ring.item_at(v_index), v_empty = ring.empty_at(v_index);
         if constexpr (Config::k8Bit) {
             wait_phase(ring.full_at(v_index), turn.parity);
-            if constexpr (Config::kFp8Math) {
-                clear_outside(v_item, first, work.share, barrier, thread);
-                transpose_values(v_item, ring.empty_at(v_index), values, in_group, of_warp, tells);
+            if constexpr (kWidens) {
+                widen_item(v_item, values, thread, first, work.share);
+                tell(tells, v_empty);
             } else {
-                widen_item(v_item, ring.empty_at(v_index), values, thread, first, work.share, tells);
+                clear_outside(v_item, first, work.share, 1 + group, thread);
+                transpose_values(v_item, values, in_group, in_warp);
+                tell(tells, v_empty, values_ready);
             }
-            order_before_copies();
         }
         wait_for_products();
-        if (!kWidens && tells) arrive(ring.empty_at(k_index));
+        if (tells) arrive(kWidens ? values_ready : k_empty);
         if constexpr (Config::kHasSoftcap) cap_scores(args, factor, s);
         mask_scores(args, work, first, in_group, lane, s);
         soften(scale, s, state);
         TallWeights const weights = pack_weights(s);
         if constexpr (Config::k8Bit) {
-            sync_some(barrier, 128);
-            multiply_values(weights, values, state.acc);
-            if constexpr (Config::kFp8Math) values = 2 * scratch + Config::kItemBytes - values;
+            wait_phase(values_ready, parity);
         } else {
             wait_phase(ring.full_at(v_index), turn.parity);
-            clear_outside(v_item, first, work.share, barrier, thread);
-            multiply_values(weights, v_item, state.acc);
-            if (tells) arrive(ring.empty_at(v_index));
+            clear_outside(v_item, first, work.share, 1 + group, thread);
         }
+        parity ^= 1;
         turn.next(ring);
+        tile += ring.nb_groups;
+        multiply_values(weights, Config::k8Bit ? values : v_item, state.acc, start_next_scores);
+        if (!Config::k8Bit && tells) arrive(v_empty);
+        if constexpr (Config::kFp8Math) values = 2 * scratch + Config::kItemBytes - values;
     }
+    wait_for_products();
     let_next_grids_start();
 #pragma unroll
     for (u32 row = 0; row < 2; ++row) {

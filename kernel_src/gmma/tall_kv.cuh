@@ -9,7 +9,7 @@ namespace xqajit::device {
 
 constexpr bool kWidens = Config::k8Bit && !Config::kFp8Math;
 constexpr u32 kWideSegmentBytes = 64 * 128;  // of an item of 16 bits: [64 elements][64 tokens][128 bytes]
-constexpr u32 kWideItemBytes = Config::kValueTiles * kWideSegmentBytes;
+constexpr u32 kKeyScratchBytes = kWidens ? Config::kValueTiles * kWideSegmentBytes : 0;  // in front of V's
 constexpr u32 kTransposedBytes = 64 * 64;  // of V in fp8 math: [64 elements][element][64 tokens]
 static_assert(!Config::k8Bit || Config::kSegments == 1, "a row of 8-bit codes is one segment");
 
@@ -43,14 +43,13 @@ inline TallWeights pack_weights(TallTile const& weight) {
 // Codes of an item to fp16 in `scratch`, as the copy puts what has 16 bits. Each of the group's threads has half a row. Lanes of the second
 // halves take their vectors in another order, so that no two of eight lanes meet in a bank, neither reading nor writing. A token outside
 // `keep` becomes zeros: its place may hold anything, also NaN.
-inline void widen_item(u32 item, u32 empty, u32 scratch, u32 thread, u32 first, TokenRange keep, bool tells) {
+inline void widen_item(u32 item, u32 scratch, u32 thread, u32 first, TokenRange keep) {
     constexpr u32 kVectors = Config::kSegment / 32;
     u32 const token = thread / 2, vector = thread % 2 * (kVectors * 3 / 2);  // of 16 codes; the i-th is vector ^ i
     u32 const from = item + vector_offset(token, vector);
     Vec16 codes[kVectors];
 #pragma unroll
     for (u32 i = 0; i < kVectors; ++i) codes[i] = load_shared(from ^ i * 16);
-    free_item(empty, tells);
     bool const kept = inside(keep, first + token);
     u32 const to = scratch + vector / 4 * kWideSegmentBytes + swizzled<128>(token, vector % 4 * 2);
 #pragma unroll
@@ -65,14 +64,13 @@ inline void widen_item(u32 item, u32 empty, u32 scratch, u32 thread, u32 first, 
 
 // Codes of V to rows of 64, one an element, in `scratch`: of each 16 tokens in the order 0, 1, 8, 9, 2, 3, 10, 11 and so on. Each warp has 16
 // tokens. A matrix of 8 tokens and 16 elements, taken as pairs and transposed, gives a lane two elements of two tokens.
-inline void transpose_values(u32 item, u32 empty, u32 scratch, u32 warp, u32 lane, bool tells) {
+inline void transpose_values(u32 item, u32 scratch, u32 warp, u32 lane) {
     constexpr u32 kTwoVectors = Config::kSegment / 32;
     u32 const matrix = lane / 8, row = lane % 8;
     u32 const from = item + vector_offset(warp * 16 + matrix % 2 * 8 + row, matrix / 2);
     Vec16 pairs[kTwoVectors];
 #pragma unroll
     for (u32 i = 0; i < kTwoVectors; ++i) pairs[i] = load_matrices_transposed(from ^ i * 32);
-    free_item(empty, tells);
     u32 const to = scratch + swizzled<64>(matrix / 2 * 16 + 2 * row + matrix % 2, warp);
 #pragma unroll
     for (u32 i = 0; i < kTwoVectors; ++i) {
@@ -101,9 +99,11 @@ inline void start_scores(u32 query, u32 keys, TallTile& s) {
     commit_products();
 }
 
-// O += P V. `values`: the item, or scratch. The tensor cores add products of e4m3 to what is large by then with few of their bits: a tile's
-// are summed by themselves, and then in float32.
-inline void multiply_values(TallWeights const& weights, u32 values, TallTile (&acc)[Config::kValueTiles]) {
+// O += P V. `values`: the item, or scratch. start_next() is called while products are under way, and starts others, which may be under way still
+// in the end. The tensor cores add products of e4m3 to what is large by then with few of their bits: a tile's are summed by themselves, and
+// then in float32.
+template <class StartNext> inline void multiply_values(TallWeights const& weights, u32 values,
+                                                       TallTile (&acc)[Config::kValueTiles], StartNext start_next) {
     if constexpr (Config::kFp8Math) {
         u64 const v = matrix_at<64>(values);
 #pragma unroll
@@ -113,7 +113,13 @@ inline void multiply_values(TallWeights const& weights, u32 values, TallTile (&a
 #pragma unroll
             for (u32 k = 0; k < TallWeights::kSteps; ++k)
                 multiply_fp8(of_tile, weights.a[k], advanced(v, t * kTransposedBytes + k * 32), k != 0);
-            end_products();
+            commit_products();
+            if (t == 0) {
+                start_next();
+                wait_for_products<1>();
+            } else {
+                wait_for_products();
+            }
 #pragma unroll
             for (u32 i = 0; i < 32; ++i) acc[t][i] += of_tile[i];
         }
@@ -126,7 +132,9 @@ inline void multiply_values(TallWeights const& weights, u32 values, TallTile (&a
             for (u32 t = 0; t < Config::kValueTiles; ++t)
                 multiply<Config::kFp16Math, true>(acc[t], weights.a[k], advanced(v, t * kWideSegmentBytes + k * 2048), 1);
         }
-        end_products();
+        commit_products();
+        start_next();
+        if (!kWidens) wait_for_products<1>();
     }
 }
 

@@ -28,8 +28,10 @@ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "m
 // After the last of several; none of their registers is touched until they are done.
 inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
 
-// Until all products so far are done.
-inline void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory"); }
+// Until all products so far are done, but for those of the last kPending commits.
+template <u32 kPending = 0> inline void wait_for_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(kPending) : "memory");
+}
 
 inline void end_products() {
     commit_products();

@@ -46,16 +46,18 @@ inline Vec16 to_product_type(Vec16 q, float scale) {
     return q;
 }
 
-// Vector `v` of row m, by the kQueryLanes neighbouring lanes of the row; zeros past the head and nb_rows. Returns the row's factor.
-inline float store_query_vector(KernelArgs const& args, Work const& work, u32 query, u32 m, u32 v) {
-    Vec16 q{{0, 0, 0, 0}};
-    if (m < work.nb_rows && v * 8 < Config::kHeadDim) {
-        u32 const row = work.first_row + m;
-        i64 const token = work.q_row + row / Config::kGroupSize;
-        i64 const head = work.kv_head * Config::kGroupSize + row % Config::kGroupSize;
-        u16 const* const base = static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head;
-        q = load_rotated(args, work, base, v * 8);
-    }
+// Vector `v` of row m; zeros past the head and nb_rows.
+inline Vec16 load_query_vector(KernelArgs const& args, Work const& work, u32 m, u32 v) {
+    if (m >= work.nb_rows || v * 8 >= Config::kHeadDim) return Vec16{{0, 0, 0, 0}};
+    u32 const row = work.first_row + m;
+    i64 const token = work.q_row + row / Config::kGroupSize;
+    i64 const head = work.kv_head * Config::kGroupSize + row % Config::kGroupSize;
+    u16 const* const base = static_cast<u16 const*>(args.q) + token * args.q_stride_row + head * args.q_stride_head;
+    return load_rotated(args, work, base, v * 8);
+}
+
+// Stores it, by the kQueryLanes neighbouring lanes of the row. `factor`: of an unscaled row. Returns the row's, a multiple by a power of two.
+inline float store_query_vector(Vec16 q, float factor, u32 query, u32 m, u32 v) {
     float row_scale = 1.0f;
     if constexpr (Config::kFp8Math || (Config::k8Bit && Config::kQType == Type::kBf16)) {
         float largest = largest_of<Config::kQType>(q);
@@ -64,9 +66,8 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
         constexpr int kBits = Config::kFp8Math ? 7 : 14;  // e4m3 goes to 448
         row_scale = scale_to<kBits>(largest);
     }
-    float const factor = score_factor(args, row_scale);
     if (Config::k8Bit && factor < 0.0f) q = negated(q);
-    if (v < Config::kQueryVectors) {
+    if (m < Config::kMTile && v < Config::kQueryVectors) {
         if constexpr (Config::kFp8Math) {
             constexpr u32 kVectors = Config::kSegment / 8;
             u32 const place = swizzled<Config::kSegment>(m, v % kVectors / 2) + v % 2 * 8;
@@ -77,7 +78,26 @@ inline float store_query_vector(KernelArgs const& args, Work const& work, u32 qu
             store_shared(query + v / 8 * (Config::kMTile * 128) + swizzled<128>(m, v % 8), to_product_type(q, row_scale));
         }
     }
-    return positive(factor);
+    return positive(factor / row_scale);
+}
+
+// All of q, by all the block's warps that compute; use(m, factor) once a row. Some rows are on their way at once.
+template <class Use>
+inline void store_query(KernelArgs const& args, Work const& work, u32 query, u32 nb_warps, u32 warp, u32 lane, Use use) {
+    constexpr u32 kAtOnce = min_of(4, ceil_div(Config::kMTile, 4 * kQueryRowsAtOnce));
+    u32 const v = lane % kQueryLanes, step = nb_warps * kQueryRowsAtOnce;
+    float const factor = score_factor(args, 1.0f);
+    for (u32 row = warp * kQueryRowsAtOnce + lane / kQueryLanes; row < Config::kMTile + lane / kQueryLanes; row += kAtOnce * step) {
+        Vec16 q[kAtOnce];
+#pragma unroll
+        for (u32 i = 0; i < kAtOnce; ++i) q[i] = load_query_vector(args, work, row + i * step, v);
+#pragma unroll
+        for (u32 i = 0; i < kAtOnce; ++i) {
+            u32 const m = row + i * step;
+            float const of_row = store_query_vector(q[i], factor, query, m, v);
+            if (v == 0 && m < Config::kMTile) use(m, of_row);
+        }
+    }
 }
 
 }  // namespace xqajit::device

@@ -47,21 +47,6 @@ inline void clear(ConsumerState& state) {
     }
 }
 
-// q and what its scores are multiplied with, by all the block's warps that compute.
-inline void store_query(KernelArgs const& args, Work const& work, u32 query, ConsumerShared& own, u32 nb_groups, u32 warp,
-                        Lane lane) {
-    for (u32 row = warp * kQueryRowsAtOnce; row < Config::kMTile; row += nb_groups * 4 * kQueryRowsAtOnce) {
-        u32 const l = lane.eighth * 4 + lane.quarter, m = row + l / kQueryLanes;
-        float const factor = store_query_vector(args, work, query, m, l % kQueryLanes);
-        if (l % kQueryLanes != 0) continue;
-        for (u32 g = 0; g < nb_groups; ++g) {
-            own.group[g].affine[m] = Affine{softened_factor(factor), 0.0f};
-            own.group[g].limit[m] = negative_infinity();
-            if (Config::kHasSoftcap) own.group[g].factor[m] = factor;
-        }
-    }
-}
-
 inline void cap_scores(KernelArgs const& args, GroupShared const& own, Lane lane, WideTile& s) {
 #pragma unroll
     for (u32 i = 0; i < kColumns / 2; ++i) {
@@ -204,19 +189,25 @@ inline void add_sums(GroupShared& own, u32 barrier, u32 warp, Lane lane, Consume
 // Leaves the group's partial result in `state`, or nothing where the block has no work.
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
-    u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group;
+    u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group, in_warp = lane.eighth * 4 + lane.quarter;
     u32 const query = ring.items - operand_bytes(ring.nb_groups), weights = ring.items - (ring.nb_groups - group) * kScratchBytes;
     GroupShared& statistics = own.group[group];
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;
-    store_query(args, work, query, own, ring.nb_groups, warp, lane);
+    store_query(args, work, query, 4 * ring.nb_groups, warp, in_warp, [&](u32 m, float factor) {
+        for (u32 g = 0; g < ring.nb_groups; ++g) {
+            own.group[g].affine[m] = Affine{softened_factor(factor), 0.0f};
+            own.group[g].limit[m] = negative_infinity();
+            if (Config::kHasSoftcap) own.group[g].factor[m] = factor;
+        }
+    });
     order_before_copies();
     arrive(shared_address(&shared.query_ready));
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
     Tiles const tiles = tiles_of(work.share);
-    bool const tells = lane.eighth == 0 && lane.quarter == 0;
+    bool const tells = in_warp == 0;
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile;
@@ -231,7 +222,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         order_before_copies();
         index = ring.index(group, turn.item);
         wait_phase(ring.full_at(index), turn.parity);
-        clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + lane.eighth * 4 + lane.quarter);
+        clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + in_warp);
         multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, in_group, lane, tells, state.acc);
         turn.next(ring);
     }
