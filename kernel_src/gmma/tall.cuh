@@ -46,7 +46,6 @@ inline void cap_scores(KernelArgs const& args, float const (&factor)[2], TallTil
 
 // Hides what a row does not see. `first`: the tile's first token.
 inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 warp, Lane lane, TallTile& s) {
-    if (first >= max_of(work.share.begin, work.common.begin) && first + 64 <= min_of(work.share.end, work.common.end)) return;
     u64 seen[2];  // bit 8 * j: token 8 * j + 2 * (lane%4)
 #pragma unroll
     for (u32 row = 0; row < 2; ++row)
@@ -95,6 +94,12 @@ inline void soften(float const (&scale)[2], TallTile& s, ConsumerState& state) {
     }
 }
 
+// Tiles of which every row sees every token, all of them the block's.
+inline Tiles whole_tiles(Work const& work) {
+    u32 const begin = max_of(work.share.begin, work.common.begin), end = min_of(work.share.end, work.common.end);
+    return {ceil_div(begin, Config::kTile), end / Config::kTile};
+}
+
 // A warp's lanes have read an item and written scratch: the arrival at `barriers`.
 template <class... Barriers> inline void tell(bool tells, Barriers... barriers) {
     order_before_copies();
@@ -108,7 +113,7 @@ template <class... Barriers> inline void tell(bool tells, Barriers... barriers) 
 // nobody takes them, but the compiler would let products wait for one another if they depended on a condition.
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
-    u32 const group = warp / 4, in_group = warp % 4, in_warp = lane.eighth * 4 + lane.quarter, thread = in_group * 32 + in_warp;
+    u32 const group = uniform(warp / 4), in_group = uniform(warp % 4), in_warp = lane.eighth * 4 + lane.quarter, thread = in_group * 32 + in_warp;
     u32 const query = ring.items - operand_bytes(ring.nb_groups), scratch = ring.items - (ring.nb_groups - group) * kScratchBytes;
     u32 const keys_ready = shared_address(&own.keys_ready[group]), values_ready = shared_address(&own.values_ready[group]);
     bool const tells = in_warp == 0;
@@ -122,12 +127,12 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     wait_phase(shared_address(&shared.query_ready), 0);
     float const factor[2] = {own.factor[in_group * 16 + lane.eighth], own.factor[in_group * 16 + lane.eighth + 8]};
     float const scale[2] = {softened_factor(factor[0]), softened_factor(factor[1])};
-    Tiles const tiles = tiles_of(work.share);
+    Tiles const tiles = tiles_of(work.share), whole = whole_tiles(work);
     u32 tile = tiles.begin + group, values = scratch + kKeyScratchBytes, parity = 0;
     RingTurn turn;
     TallTile s;
     auto const start_next_scores = [&] {
-        u32 const index = ring.index(group, turn.item), item = ring.item_at(index), empty = ring.empty_at(index);
+        u32 const index = ring.index(group, turn.item), item = uniform(ring.item_at(index)), empty = ring.empty_at(index);
         bool const any = tile < tiles.end;
         if (any) wait_phase(ring.full_at(index), turn.parity);
         if constexpr (kWidens) {
@@ -144,33 +149,34 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         u32 const first = tile * Config::kTile, k_empty = ring.empty_at(ring.index(group, turn.item));
         turn.next(ring);
         u32 const v_index = ring.index(group, turn.item), v_item = ring.item_at(v_index), v_empty = ring.empty_at(v_index);
+        u32 const operand = uniform(Config::k8Bit ? values : v_item);
+        bool const is_whole = tile >= whole.begin && tile < whole.end;
         if constexpr (Config::k8Bit) {
             wait_phase(ring.full_at(v_index), turn.parity);
             if constexpr (kWidens) {
                 widen_item(v_item, values, thread, first, work.share);
-                tell(tells, v_empty);
             } else {
-                clear_outside(v_item, first, work.share, 1 + group, thread);
+                if (!is_whole) clear_outside(v_item, first, work.share, 1 + group, thread);
                 transpose_values(v_item, values, in_group, in_warp);
-                tell(tells, v_empty, values_ready);
             }
         }
         wait_for_products();
-        if (tells) arrive(kWidens ? values_ready : k_empty);
+        if constexpr (Config::k8Bit) tell(tells, v_empty, values_ready);
+        if (!kWidens && tells) arrive(k_empty);
         if constexpr (Config::kHasSoftcap) cap_scores(args, factor, s);
-        mask_scores(args, work, first, in_group, lane, s);
+        if (!is_whole) mask_scores(args, work, first, in_group, lane, s);
         soften(scale, s, state);
         TallWeights const weights = pack_weights(s);
         if constexpr (Config::k8Bit) {
             wait_phase(values_ready, parity);
         } else {
             wait_phase(ring.full_at(v_index), turn.parity);
-            clear_outside(v_item, first, work.share, 1 + group, thread);
+            if (!is_whole) clear_outside(v_item, first, work.share, 1 + group, thread);
         }
         parity ^= 1;
         turn.next(ring);
         tile += ring.nb_groups;
-        multiply_values(weights, Config::k8Bit ? values : v_item, state.acc, start_next_scores);
+        multiply_values(weights, operand, state.acc, start_next_scores);
         if (!Config::k8Bit && tells) arrive(v_empty);
         if constexpr (Config::kFp8Math) values = 2 * scratch + Config::kItemBytes - values;
     }

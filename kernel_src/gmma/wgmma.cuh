@@ -6,12 +6,15 @@
 
 namespace xqajit::device {
 
+// What is the same in all lanes, and the compiler knows it: else each product waits for its descriptor to reach uniform registers.
+inline u32 uniform(u32 value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 // PTX ISA: matrix descriptor of rows of kRowBytes, eight of which are an atom of the swizzle. `address`: of the first element, in shared
-// memory, the same in all lanes. The shuffle tells the compiler so: else each product waits for its descriptor to become uniform.
+// memory, uniform.
 template <u32 kRowBytes = 128> inline u64 matrix_at(u32 address) {
     static_assert(kRowBytes == 128 || kRowBytes == 64);
     constexpr u64 kSwizzle = kRowBytes == 128 ? 1 : 2;
-    return static_cast<u64>(__shfl_sync(0xffffffffu, address, 0) >> 4) | (u64{1} << 16) | (u64{8 * kRowBytes >> 4} << 32) |
+    return static_cast<u64>(address >> 4) | (u64{1} << 16) | (u64{8 * kRowBytes >> 4} << 32) |
            (kSwizzle << 62);
 }
 

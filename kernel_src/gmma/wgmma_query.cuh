@@ -84,7 +84,7 @@ inline float store_query_vector(Vec16 q, float factor, u32 query, u32 m, u32 v) 
 // All of q, by all the block's warps that compute; use(m, factor) once a row. Some rows are on their way at once.
 template <class Use>
 inline void store_query(KernelArgs const& args, Work const& work, u32 query, u32 nb_warps, u32 warp, u32 lane, Use use) {
-    constexpr u32 kAtOnce = min_of(4, ceil_div(Config::kMTile, 4 * kQueryRowsAtOnce));
+    constexpr u32 kAtOnce = min_of(8, ceil_div(Config::kMTile, 4 * kQueryRowsAtOnce));
     u32 const v = lane % kQueryLanes, step = nb_warps * kQueryRowsAtOnce;
     float const factor = score_factor(args, 1.0f);
     for (u32 row = warp * kQueryRowsAtOnce + lane / kQueryLanes; row < Config::kMTile + lane / kQueryLanes; row += kAtOnce * step) {

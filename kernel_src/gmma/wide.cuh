@@ -212,18 +212,18 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile;
         WideTile s;
-        u32 index = ring.index(group, turn.item);
+        u32 index = ring.index(group, turn.item), item = ring.item_at(index);
         wait_phase(ring.full_at(index), turn.parity);
-        multiply_keys(ring.item_at(index), ring.empty_at(index), query, in_group, lane, tells, s);
+        multiply_keys(item, ring.empty_at(index), query, in_group, lane, tells, s);
         turn.next(ring);
         if constexpr (Config::kHasSoftcap) cap_scores(args, statistics, lane, s);
         mask_scores(args, work, first, in_group, lane, s);
         soften(statistics, barrier, in_group, lane, s, weights, state);
         order_before_copies();
-        index = ring.index(group, turn.item);
+        index = ring.index(group, turn.item), item = ring.item_at(index);
         wait_phase(ring.full_at(index), turn.parity);
-        clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + in_warp);
-        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, in_group, lane, tells, state.acc);
+        clear_outside(item, first, work.share, barrier, in_group * 32 + in_warp);
+        multiply_values(item, ring.empty_at(index), weights, barrier, in_group, lane, tells, state.acc);
         turn.next(ring);
     }
     let_next_grids_start();

@@ -21,7 +21,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
     constexpr u32 kQuerySegmentBytes = Config::kMTile * kQueryRowBytes;
     if constexpr (Config::kFp8Math) {
         constexpr u32 kSteps = Config::kSegment / 32;  // of a segment
-        u64 const keys = matrix_at<Config::kSegment>(item), q = matrix_at<Config::kSegment>(query);
+        u64 const keys = matrix_at<Config::kSegment>(uniform(item)), q = matrix_at<Config::kSegment>(uniform(query));
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < Config::kKeySteps; ++k)
@@ -30,7 +30,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
         end_products();
         if (tells) arrive(empty);
     } else if constexpr (Config::k8Bit) {
-        u64 const q = matrix_at(query);
+        u64 const q = matrix_at(uniform(query));
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {  // at once they have no registers
             Vec16 const low = load_key(item, warp * Config::kTileTokens, c, lane);
@@ -51,7 +51,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
             end_products();
         }
     } else {
-        u64 const keys = matrix_at(item), q = matrix_at(query);
+        u64 const keys = matrix_at(uniform(item)), q = matrix_at(uniform(query));
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < Config::kKeySteps; ++k)
@@ -97,7 +97,7 @@ inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[C
             a[k][t][0] = low.low, a[k][t][1] = low.high, a[k][t][2] = high.low, a[k][t][3] = high.high;
         }
     }
-    u64 const p = matrix_at(weights);
+    u64 const p = matrix_at(uniform(weights));
     begin_products();
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {
@@ -113,7 +113,7 @@ inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[C
 // float32.
 template <u32 kCount>
 inline void multiply_fp8_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[Config::kValueTiles][kCount], u32 segment) {
-    u64 const p = matrix_at<64>(weights);
+    u64 const p = matrix_at<64>(uniform(weights));
 #pragma unroll
     for (u32 t = 0; t < kTilesOfSegment; ++t) {
         u32 a[2][4];  // [32 tokens]
@@ -151,7 +151,7 @@ template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weigh
             }
         }
     } else {
-        u64 const values = matrix_at(item), p = matrix_at(weights);
+        u64 const values = matrix_at(uniform(item)), p = matrix_at(uniform(weights));
         sync_some(barrier, 128);
         begin_products();
 #pragma unroll
