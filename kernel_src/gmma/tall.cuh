@@ -113,7 +113,7 @@ template <class... Barriers> inline void tell(bool tells, Barriers... barriers) 
 // nobody takes them, but the compiler would let products wait for one another if they depended on a condition.
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
-    u32 const group = uniform(warp / 4), in_group = uniform(warp % 4), in_warp = lane.eighth * 4 + lane.quarter, thread = in_group * 32 + in_warp;
+    u32 const group = uniform(warp / 4), in_group = uniform(warp % 4), in_warp = lane.eighth * 4 + lane.quarter;
     u32 const query = ring.items - operand_bytes(ring.nb_groups), scratch = ring.items - (ring.nb_groups - group) * kScratchBytes;
     u32 const keys_ready = shared_address(&own.keys_ready[group]), values_ready = shared_address(&own.values_ready[group]);
     bool const tells = in_warp == 0;
@@ -136,7 +136,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         bool const any = tile < tiles.end;
         if (any) wait_phase(ring.full_at(index), turn.parity);
         if constexpr (kWidens) {
-            if (any) widen_item(item, scratch, thread, 0, {0, ~0u});
+            if (any) widen_item(item, scratch, threadIdx.x % 128, 0, {0, ~0u});
             wait_for_products();
             tell(tells, keys_ready);
             if (any && tells) arrive(empty);
@@ -154,9 +154,9 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         if constexpr (Config::k8Bit) {
             wait_phase(ring.full_at(v_index), turn.parity);
             if constexpr (kWidens) {
-                widen_item(v_item, values, thread, first, work.share);
+                widen_item(v_item, values, threadIdx.x % 128, first, work.share);
             } else {
-                if (!is_whole) clear_outside(v_item, first, work.share, 1 + group, thread);
+                if (!is_whole) clear_outside(v_item, first, work.share, 1 + threadIdx.x / 128, threadIdx.x % 128);
                 transpose_values(v_item, values, in_group, in_warp);
             }
         }
@@ -171,7 +171,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
             wait_phase(values_ready, parity);
         } else {
             wait_phase(ring.full_at(v_index), turn.parity);
-            if (!is_whole) clear_outside(v_item, first, work.share, 1 + group, thread);
+            if (!is_whole) clear_outside(v_item, first, work.share, 1 + threadIdx.x / 128, threadIdx.x % 128);
         }
         parity ^= 1;
         turn.next(ring);
