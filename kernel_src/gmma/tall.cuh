@@ -13,9 +13,10 @@ static_assert(Config::kShape.form == GmmaForm::kTall && Config::kMTile == 64, "k
 struct ConsumerState {
     TallTile acc[Config::kValueTiles];
     float sum[2];    // of this lane's tokens; in the end of all
-    float base[2];   // the largest scaled score so far less kLargestWeight, or somewhat less
-    float limit[2];  // a raw score above it raises the base; -inf where no token was visible yet
+    float base[2];  // the largest scaled score so far less kLargestWeight, or somewhat less; kNoBase where no token was visible yet
 };
+constexpr float kNoBase = -3.402823466e38f;
+
 struct ConsumerShared {
     u64 keys_ready[kMostGmmaGroups];    // the group's four warps have put their part of a tile in scratch
     u64 values_ready[kMostGmmaGroups];  // likewise
@@ -30,7 +31,7 @@ inline void init_consumers(ConsumerShared& own, u32 lane) {
 
 inline void clear(ConsumerState& state) {
 #pragma unroll
-    for (u32 row = 0; row < 2; ++row) state.sum[row] = state.base[row] = 0.0f, state.limit[row] = negative_infinity();
+    for (u32 row = 0; row < 2; ++row) state.sum[row] = 0.0f, state.base[row] = kNoBase;
 #pragma unroll
     for (u32 t = 0; t < Config::kValueTiles; ++t) {
 #pragma unroll
@@ -63,11 +64,9 @@ inline void raise_bases(float (&largest)[2], float const (&scale)[2], ConsumerSt
         largest[row] = fmaxf(largest[row], shuffle_xor(largest[row], 1));
         largest[row] = fmaxf(largest[row], shuffle_xor(largest[row], 2));
         float const scaled = largest[row] * scale[row] - kLargestWeight;
-        bool const first = state.limit[row] == negative_infinity();
-        if (largest[row] == negative_infinity() || (!first && scaled <= state.base[row])) continue;
-        float const rescale = first ? 1.0f : exp2_approx(state.base[row] - scaled);
+        if (!(scaled > state.base[row])) continue;
+        float const rescale = exp2_approx(state.base[row] - scaled);
         state.base[row] = scaled;
-        state.limit[row] = (scaled + kLargestWeight + kWideLag) / scale[row];
         state.sum[row] *= rescale;
 #pragma unroll
         for (u32 t = 0; t < Config::kValueTiles; ++t) {
@@ -84,7 +83,9 @@ inline void soften(float const (&scale)[2], TallTile& s, ConsumerState& state) {
     float largest[2] = {s[0], s[2]};
 #pragma unroll
     for (u32 i = 1; i < 32; ++i) largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], s[i]);
-    bool const above = largest[0] > state.limit[0] || largest[1] > state.limit[1];
+    bool above = false;
+#pragma unroll
+    for (u32 row = 0; row < 2; ++row) above |= fmaf(largest[row], scale[row], -(kLargestWeight + kWideLag)) > state.base[row];
     if (__any_sync(0xffffffffu, above)) raise_bases(largest, scale, state);
 #pragma unroll
     for (u32 i = 0; i < 32; ++i) {
@@ -115,7 +116,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
                     ConsumerState& state) {
     u32 const group = uniform(warp / 4), in_group = uniform(warp % 4), in_warp = lane.eighth * 4 + lane.quarter;
     u32 const query = ring.items - operand_bytes(ring.nb_groups), scratch = ring.items - (ring.nb_groups - group) * kScratchBytes;
-    u32 const keys_ready = shared_address(&own.keys_ready[group]), values_ready = shared_address(&own.values_ready[group]);
+    u32 const keys_ready = shared_address(&own.keys_ready[group]), values_ready = keys_ready + sizeof(own.keys_ready);
     bool const tells = in_warp == 0;
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
@@ -195,7 +196,7 @@ inline void store_state(ConsumerState const& state, ConsumerShared const&, float
 #pragma unroll
     for (u32 row = 0; row < 2; ++row) {
         u32 const m = warp % 4 * 16 + lane.eighth + 8 * row;
-        float const max = state.limit[row] == negative_infinity() ? negative_infinity() : state.base[row];
+        float const max = state.base[row] == kNoBase ? negative_infinity() : state.base[row];
         if (lane.quarter == 0) *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{max, state.sum[row]};
 #pragma unroll
         for (u32 t = 0; t < Config::kValueTiles; ++t) {
