@@ -28,8 +28,11 @@ build_packages='
 test_packages='
     git                 git
     pkg-config          pkg-config'
+# What the library does without, where the distribution does not have it: signatures.
+optional_build_packages='
+    libssl-dev          openssl/hmac.h'
 # Suites that need one of these are skipped where the distribution does not have it.
-optional_packages="
+optional_test_packages="
     clang               clang++
     libclang-rt-dev     $fuzzer_runtime
     $clang_format       $clang_format"
@@ -70,8 +73,8 @@ apt_install() {
 }
 
 setup_packages() {
-    local required=$build_packages optional='' package missing wished
-    [ "${1-}" = --tests ] && required+=$test_packages optional=$optional_packages
+    local required=$build_packages optional=$optional_build_packages package missing wished
+    [ "${1-}" = --tests ] && required+=$test_packages optional+=$optional_test_packages
     mapfile -t missing < <(missing_of "$required")
     mapfile -t wished < <(missing_of "$optional")
     if [ ${#missing[@]} != 0 ] || [ ${#wished[@]} != 0 ]; then

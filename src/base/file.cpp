@@ -25,41 +25,6 @@ Status write_failure(std::string const& name, char const* step, int error) {
     return unavailable("cannot write " + name + ": " + step + ": " + errno_text(error));
 }
 
-Result<std::string> read_open_file(UniqueFd file, std::string const& path, std::uint64_t max_bytes) {
-    struct stat info {};
-    if (::fstat(file.get(), &info) != 0) return read_failure(path, errno);
-    if (!S_ISREG(info.st_mode)) return invalid_argument("cannot read " + path + ": it is not a regular file");
-    auto const too_large = [&](std::uint64_t size) {
-        return invalid_argument(path + " has " + std::to_string(size) + " bytes: at most " + std::to_string(max_bytes) +
-                                " are accepted");
-    };
-    auto const size = static_cast<std::uint64_t>(info.st_size);
-    if (size > max_bytes) return too_large(size);
-
-    std::string bytes(size, '\0');
-    std::size_t filled = 0;
-    while (true) {
-        if (filled == bytes.size()) {  // the file may have grown since fstat
-            char next = 0;
-            ssize_t const count = ::read(file.get(), &next, 1);
-            if (count == 0) break;
-            if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return read_failure(path, errno);
-            if (bytes.size() == max_bytes) return too_large(max_bytes + 1);
-            bytes.push_back(next);
-            ++filled;
-            continue;
-        }
-        ssize_t const count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return read_failure(path, errno);
-        if (count == 0) break;
-        filled += static_cast<std::size_t>(count);
-    }
-    bytes.resize(filled);
-    return bytes;
-}
-
 std::string temporary_name() {
     static std::atomic<std::uint32_t> counter{0};
     return kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
@@ -111,6 +76,41 @@ std::string errno_text(int error) {
     char const* const name = ::strerrorname_np(error);
     if (text == nullptr || name == nullptr) return "error " + std::to_string(error);
     return std::string(text) + " (" + name + ")";
+}
+
+Result<std::string> read_open_file(UniqueFd file, std::string const& path, std::uint64_t max_bytes) {
+    struct stat info {};
+    if (::fstat(file.get(), &info) != 0) return read_failure(path, errno);
+    if (!S_ISREG(info.st_mode)) return invalid_argument("cannot read " + path + ": it is not a regular file");
+    auto const too_large = [&](std::uint64_t size) {
+        return invalid_argument(path + " has " + std::to_string(size) + " bytes: at most " + std::to_string(max_bytes) +
+                                " are accepted");
+    };
+    auto const size = static_cast<std::uint64_t>(info.st_size);
+    if (size > max_bytes) return too_large(size);
+
+    std::string bytes(size, '\0');
+    std::size_t filled = 0;
+    while (true) {
+        if (filled == bytes.size()) {  // the file may have grown since fstat
+            char next = 0;
+            ssize_t const count = ::read(file.get(), &next, 1);
+            if (count == 0) break;
+            if (count < 0 && errno == EINTR) continue;
+            if (count < 0) return read_failure(path, errno);
+            if (bytes.size() == max_bytes) return too_large(max_bytes + 1);
+            bytes.push_back(next);
+            ++filled;
+            continue;
+        }
+        ssize_t const count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return read_failure(path, errno);
+        if (count == 0) break;
+        filled += static_cast<std::size_t>(count);
+    }
+    bytes.resize(filled);
+    return bytes;
 }
 
 // O_NONBLOCK: opening a FIFO that somebody left under the name must not hang. It changes nothing for a regular file.

@@ -38,6 +38,8 @@ UniqueFd above_standard(int fd);
 // file, or has more than max_bytes, which bounds what a damaged or hostile file can make us allocate. INTERNAL: reading failed.
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes);
 Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes);  // O_NOFOLLOW
+// Of a file that the caller has opened, and perhaps judged; path: its name in errors.
+Result<std::string> read_open_file(UniqueFd file, std::string const& path, std::uint64_t max_bytes);
 
 // Temporary file (mode 0600) in the same directory, written, fsynced, renamed over `name`, the directory fsynced. Leaves no temporary
 // file behind on failure (a killed process does: its name starts with kTemporaryPrefix). UNAVAILABLE names the step and errno's text.

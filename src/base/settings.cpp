@@ -19,6 +19,8 @@ constexpr Setting kSettings[] = {
      "Where compiled kernels are kept; unset: $XDG_CACHE_HOME/xqajit, else $HOME/.cache/xqajit."},
     {SettingId::kCacheMaxSize, "XQAJIT_CACHE_MAX_SIZE", "size", "", kAcceptedSizes,
      "A store that takes the cache's entries past this removes the least recently used ones, down to 80 % of it; unset: no limit."},
+    {SettingId::kCacheKeyFile, "XQAJIT_CACHE_KEY_FILE", "path", "", "a file of 32..4096 bytes that only you or root may read",
+     "The secret that signs exported entries and that imported ones must be signed with; unset: none is signed, and unsigned ones are let in only by name."},
     {SettingId::kNvrtcPath, "XQAJIT_NVRTC_PATH", "path", "", "a file or its directory",
      "The NVRTC library, alone; unset: the loader's path, $CUDA_HOME, then pip's nvidia/*/lib."},
     {SettingId::kArch, "XQAJIT_ARCH", "text", "", "architectures such as sm_90a, with commas between",

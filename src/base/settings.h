@@ -16,6 +16,7 @@ namespace xqajit {
 enum class SettingId {
     kCacheDir,
     kCacheMaxSize,
+    kCacheKeyFile,
     kNvrtcPath,
     kArch,
     kForceKernel,
