@@ -28,8 +28,9 @@ build_packages='
 test_packages='
     git                 git
     pkg-config          pkg-config'
-# What the library does without, where the distribution does not have it: signatures.
+# What the library does without, where the distribution does not have it: signatures, compressed bundles.
 optional_build_packages='
+    libzstd-dev         zstd.h
     libssl-dev          openssl/hmac.h'
 # Suites that need one of these are skipped where the distribution does not have it.
 optional_test_packages="

@@ -30,9 +30,9 @@ std::string temporary_name() {
     return kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
 }
 
-Status write_synced(UniqueFd file, std::string const& name, std::string_view bytes) {
+Status write_and_close(UniqueFd file, std::string const& name, std::string_view bytes, Sync sync) {
     if (!write_all(file.get(), bytes)) return write_failure(name, "write", errno);
-    if (::fsync(file.get()) != 0) return write_failure(name, "fsync", errno);
+    if (sync == Sync::kNow && ::fsync(file.get()) != 0) return write_failure(name, "fsync", errno);
     // A network file system may report a full disk at close only. Linux closes the descriptor even where close fails.
     if (::close(file.release()) != 0 && errno != EINTR) return write_failure(name, "close", errno);
     return {};
@@ -126,21 +126,31 @@ Result<std::string> read_file_at(int directory, std::string const& name, std::ui
     return read_open_file(std::move(file), name, max_bytes);
 }
 
-Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes) {
+Result<std::string> write_temporary_at(int directory, std::string const& name, std::string_view bytes, Sync sync, mode_t mode) {
     std::string temporary;
     UniqueFd file;
     for (int attempt = 0; !file.valid(); ++attempt) {
         temporary = temporary_name();
-        file = above_standard(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+        file = above_standard(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
         if (!file.valid() && (errno != EEXIST || attempt == kNameAttempts)) return write_failure(name, "create", errno);
     }
-    Status status = write_synced(std::move(file), name, bytes);
-    if (status.ok() && ::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
-        status = write_failure(name, "rename", errno);
-    if (!status.ok()) {
-        ::unlinkat(directory, temporary.c_str(), 0);
-        return status;
-    }
+    Status status = write_and_close(std::move(file), name, bytes, sync);
+    if (status.ok()) return temporary;
+    ::unlinkat(directory, temporary.c_str(), 0);
+    return status;
+}
+
+Status rename_temporary_at(int directory, std::string const& temporary, std::string const& name) {
+    if (::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return {};
+    Status status = write_failure(name, "rename", errno);
+    ::unlinkat(directory, temporary.c_str(), 0);
+    return status;
+}
+
+Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes, mode_t mode) {
+    Result<std::string> const temporary = write_temporary_at(directory, name, bytes, Sync::kNow, mode);
+    if (!temporary.ok()) return temporary.status();
+    XQAJIT_RETURN_IF_ERROR(rename_temporary_at(directory, *temporary, name));
     // Makes the rename durable. The file is complete either way, and some file systems cannot sync a directory.
     ::fsync(directory);
     return {};
