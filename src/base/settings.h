@@ -17,6 +17,8 @@ enum class SettingId {
     kCacheDir,
     kCacheMaxSize,
     kCacheKeyFile,
+    kCacheLayers,
+    kCacheCopyHits,
     kNvrtcPath,
     kArch,
     kForceKernel,

@@ -70,7 +70,10 @@ Json key_json(CompileRequest const& request, ImageKey const& key, Toolchain& too
 Json image_json(KernelImages const& images, Toolchain& toolchain, CompileRequest const& request, ImageKey const& key) {
     if (images.in_memory(key)) return {{"from", "memory"}};
     if (std::shared_ptr<KernelImage const> const image = images.peek(key)) {
-        Json json = {{"from", "disk"}, {"bytes", image->image.size()}, {"is_ptx", image->is_ptx}};
+        Json json = {{"from", "disk"},
+                     {"layer", kLayerNames[static_cast<std::size_t>(image->layer)]},
+                     {"bytes", image->image.size()},
+                     {"is_ptx", image->is_ptx}};
         if (image->key != key.key) json["note"] = "compiled by another NVRTC (XQAJIT_COMPILER_MATCH)";
         json["metadata"] = parse(image->metadata);
         return json;
