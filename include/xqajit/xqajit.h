@@ -346,8 +346,8 @@ XQAJIT_API xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_opti
  * whole, or left as it was. CACHE_CORRUPT, with the document and the file: entries were left out, which the document names. */
 XQAJIT_API xqajit_status xqajit_cache_export(xqajit_service* service, char const* file, char** json);
 /* Takes all entries of a bundle into the cache directory, or none. An entry that is there already stays. CACHE_CORRUPT: the bundle is
- * damaged, of another version, not signed, or signed under another key than XQAJIT_CACHE_KEY_FILE's; UNAVAILABLE: it cannot be read, or
- * the directory cannot be written. options: null for the defaults. */
+ * damaged, of another version, not signed, or signed under another key than XQAJIT_CACHE_KEY_FILE's; INVALID_ARGUMENT: it cannot be
+ * opened; UNAVAILABLE: the directory cannot be written, or this build lacks the zstd or the signatures that the bundle asks for. options: null for the defaults. */
 XQAJIT_API xqajit_status xqajit_cache_import(xqajit_service* service, char const* file, xqajit_import_options const* options,
                                              char** json);
 /* Lists a bundle from its head: no image is unpacked, no signature checked, no cache directory needed. */

@@ -34,9 +34,9 @@ Result<std::optional<SigningKey>> signing_key(Settings const& settings) {
 
 // Whoever it belongs to: what is in it is judged by signature.
 Result<std::shared_ptr<Bundle const>> open_bundle(std::string const& file) {
-    if (file.empty()) return invalid_argument("file is '': accepted is the path of a bundle");
     UniqueFd opened = above_standard(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (!opened.valid()) return unavailable(fmt::format("bundle {}: {}", file, errno_text(errno)));
+    if (!opened.valid())
+        return invalid_argument(fmt::format("file is '{}': {}: accepted is the path of a bundle", file, errno_text(errno)));
     return Bundle::open(std::move(opened), file);
 }
 
@@ -45,8 +45,9 @@ Status write_bundle(std::string const& file, std::string const& bytes) {
     if (!path.has_filename()) return invalid_argument(fmt::format("file is '{}': accepted is the path of a file", file));
     std::string const folder = path.has_parent_path() ? path.parent_path().string() : ".";
     UniqueFd const directory = above_standard(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!directory.valid()) return unavailable(fmt::format("cannot write {}: {}: {}", file, folder, errno_text(errno)));
-    return write_file_atomic_at(directory.get(), path.filename().string(), bytes, kBundleMode);
+    if (!directory.valid()) return unavailable(fmt::format("bundle {}: {}: {}", file, folder, errno_text(errno)));
+    Status const status = write_file_atomic_at(directory.get(), path.filename().string(), bytes, kBundleMode);
+    return status.ok() ? status : unavailable(fmt::format("bundle {}: {}", file, status.message()));
 }
 
 // What lets the bundle in, before a byte of an image is unpacked.
