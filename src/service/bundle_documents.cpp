@@ -12,6 +12,7 @@
 #include "cache/signature.h"
 #include "service/documents.h"
 #include "service/impl.h"
+#include "service/metadata.h"
 
 namespace xqajit {
 namespace {
@@ -151,13 +152,12 @@ Result<std::string> Service::cache_show_bundle(std::string const& file) {
     std::uint64_t image_bytes = 0;
     std::size_t signed_entries = 0;
     for (BundleRecord const& record : bundle.records()) {
-        Json metadata = Json::parse(record.metadata, nullptr, /*allow_exceptions=*/false);
         entries.push_back({{"key", key_text(record.key)},
                            {"bytes", record.image_bytes},
                            {"packed_bytes", record.packed_bytes},
                            {"is_ptx", record.is_ptx},
                            {"is_signed", !record.signature.empty()},
-                           {"metadata", metadata.is_object() ? std::move(metadata) : Json(nullptr)}});
+                           {"metadata", parse_metadata(record.metadata)}});
         image_bytes += record.image_bytes;
         signed_entries += record.signature.empty() ? 0 : 1;
     }

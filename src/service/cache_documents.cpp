@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "service/documents.h"
 #include "service/impl.h"
+#include "service/metadata.h"
 
 namespace xqajit {
 namespace {
@@ -20,8 +21,7 @@ Json entry_json(cache::ListedEntry const& entry) {
                             {"is_ptx", entry.is_ptx},
                             {"ok", entry.status.ok()}},
                            entry.status);
-    Json metadata = Json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
-    json["metadata"] = metadata.is_object() ? std::move(metadata) : Json(nullptr);
+    json["metadata"] = parse_metadata(entry.metadata);
     return json;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "service/impl.h"
+#include "service/metadata.h"
 
 namespace xqajit {
 namespace {
@@ -75,7 +76,7 @@ Json image_json(KernelImages const& images, Toolchain& toolchain, CompileRequest
                      {"bytes", image->image.size()},
                      {"is_ptx", image->is_ptx}};
         if (image->key != key.key) json["note"] = "compiled by another NVRTC (XQAJIT_COMPILER_MATCH)";
-        json["metadata"] = parse(image->metadata);
+        json["metadata"] = parse_metadata(image->metadata);
         return json;
     }
     if (Status const why = toolchain.can_compile(request.target); !why.ok())

@@ -1,5 +1,9 @@
 // Entries that come together: DiskStore::store_all().
+#include <signal.h>
+#include <unistd.h>
+
 #include <filesystem>
+#include <numeric>
 
 #include "catch.h"
 #include "unit/cache/bundle_fixture.h"
@@ -122,6 +126,31 @@ TEST_CASE("entries for a directory that cannot be written are refused before the
     auto const store = open_store(batch.temp.path("cache"));
     Result<std::size_t> const stored = store->store_all(batch.keys, [](std::size_t) -> Result<Entry> { throw 1; });
     CHECK(stored.status().code() == XQAJIT_UNAVAILABLE);
+}
+
+TEST_CASE("an importer that is killed leaves whole entries and temporary files, and the next one ends it", "[cache][bundle][J07]") {
+    Batch batch;
+    std::vector<int> numbers(64);
+    std::iota(numbers.begin(), numbers.end(), 1);
+    batch.entries = sample_entries(numbers);
+    batch.keys = Batch::keys_of(batch.entries);
+    for (int round = 0; round < 20; ++round) {
+        pid_t const child = start_child([&] {
+            while (true) {
+                std::filesystem::remove_all(batch.temp.path("cache"));
+                if (!batch.store_all().ok()) return 1;
+            }
+        });
+        ::usleep(static_cast<useconds_t>(1000 + 997 * round));
+        ::kill(child, SIGKILL);
+        CHECK(wait_child(child) == 1000 + SIGKILL);
+        auto const store = open_store(batch.temp.path("cache"));
+        Listing const listing = store->list();
+        CHECK(listing.unlisted.empty());
+        for (ListedEntry const& entry : listing.entries) CHECK(entry.status.ok());
+    }
+    REQUIRE(batch.store_all().ok());
+    for (Entry const& entry : batch.entries) CHECK(same(*batch.store->load(entry.key), entry));
 }
 
 TEST_CASE("several processes that import the same entries all succeed", "[cache][bundle][J01]") {

@@ -172,4 +172,25 @@ TEST_CASE("a layer's image that the driver refuses is compiled into the cache di
     CHECK(hits(*service) == hits_of("user"));
 }
 
+TEST_CASE("metadata from elsewhere, however deep, costs no document", "[service][bundle]") {
+    World world;
+    constexpr std::size_t kDepth = 400'000;
+    cache::Entry entry = cache::test::sample_entry(1);
+    entry.metadata = "{\"nvrtc_version\": " + std::string(kDepth, '[') + std::string(kDepth, ']') +
+                     ", \"macros\": {\"A\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}}";
+    cache::BundleWriter writer;
+    require_ok(writer.add(entry, ""));
+    std::string const file = world.folder() + "/deep.xqb";
+    world.write("deep.xqb", must(writer.finish()));
+    auto const service = world.service();
+    CHECK(json::parse(must(service->cache_show_bundle(file)))["entries"][0]["metadata"].is_null());
+    xqajit_import_options options = XQAJIT_IMPORT_OPTIONS_INIT;
+    options.allow_unsigned = 1;
+    must(service->cache_import(file, options));
+    CHECK(json::parse(must(service->cache_list()))["entries"][0]["metadata"].is_null());
+    must(service->cache_show(entry.key.body.hex()));
+    XQAParams const params = plain_params();
+    CHECK(json::parse(must(service->cache_explain_miss("", &params, "sm_90a")))["kernels"][0]["result"] == "miss");
+}
+
 }  // namespace xqajit
