@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cache/disk_store.h"
+#include "cache/layers.h"
 #include "cache/registry.h"
 #include "driver/context.h"
 #include "driver/module.h"
@@ -37,12 +38,13 @@ struct PreparedKernel {
 };
 
 struct Service::Impl {
-    explicit Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk)
+    Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk, std::shared_ptr<cache::Layers const> below)
         : settings(std::move(parsed)),
           overrides(std::move(forced)),
           store(std::move(disk)),
+          layers(std::move(below)),
           toolchain(settings),
-          images(settings, store, toolchain, metrics),
+          images(settings, store, layers, toolchain, metrics),
           recorder(settings.text(SettingId::kRecordShapes)),
           refuse_misses(settings.text(SettingId::kOnMiss) == "refuse"),
           debug(settings.flag(SettingId::kDebug)) {}
@@ -50,6 +52,7 @@ struct Service::Impl {
     Settings const settings;
     Overrides const overrides;
     std::shared_ptr<cache::DiskStore> const store;
+    std::shared_ptr<cache::Layers const> const layers;  // below the store
     Toolchain toolchain;
     Metrics metrics;
     KernelImages images;
