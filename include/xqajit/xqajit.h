@@ -217,7 +217,7 @@ typedef struct xqajit_stats {
     uint32_t struct_size;
     uint32_t reserved0;
     uint64_t memory_hits;   /* prepare or run found the kernel loaded */
-    uint64_t disk_hits;     /* of the cache directory and of the layers below it */
+    uint64_t disk_hits;     /* of the cache directory and of the layers below it; a remote cache's are in xqajit_metrics() */
     uint64_t compiles;
     uint64_t compile_failures;
     uint64_t quarantined;   /* entries set aside as corrupt */
