@@ -130,11 +130,11 @@ std::optional<Entry> Remote::load(CacheKey const& key) {
 }
 
 void Remote::add(Entry const& entry, bool only_if_missing) {
-    if (!is_writable() || !check_limits(entry).ok() || !is_usable() || refuses_writes_) return;
-    bool const is_up_now = is_up();
+    if (!is_writable() || !check_limits(entry).ok() || !is_usable()) return;
+    bool const takes = !refuses_writes_ && is_up();
     Job job{entry.key, encode_entry(entry), only_if_missing};
     std::lock_guard const lock(mutex_);
-    if (!is_up_now || is_closing_ || queued_bytes_ + job.entry.size() > kMostQueuedBytes) {
+    if (!takes || is_closing_ || queued_bytes_ + job.entry.size() > kMostQueuedBytes) {
         ++not_stored_;
         return;
     }

@@ -100,7 +100,7 @@ TEST_CASE("what is longer than its limit is cut off and refused, by its length o
     CHECK(get(fits)->body.size() == 1000);
 }
 
-TEST_CASE("an error's page without end is left, and its status is the answer; a head without end is none", "[cache][http]") {
+TEST_CASE("an error's page without end is left, and its status is the answer, but a head without end is none", "[cache][http]") {
     ScriptedServer const page([](Request const&, Client const& client) {
         client.send("HTTP/1.1 404 -\r\n\r\n");
         while (client.send(std::string(10'000, 'x'))) {

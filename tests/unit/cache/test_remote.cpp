@@ -183,7 +183,7 @@ TEST_CASE("without what verifies entries a remote is left out, with one warning 
     CHECK(server.requests() == 0);
 }
 
-TEST_CASE("404 and 410 are misses; what else is no entry is an error, told of once, and no redirect is followed",
+TEST_CASE("404 and 410 are misses, and what else is no entry is an error, told of once, and no redirect is followed",
           "[cache][remote]") {
     Signing const at;
     Entry const entry = sample_entry(1);
@@ -262,7 +262,7 @@ TEST_CASE("a server that comes back is found again, by no caller's waiting", "[c
     CHECK(server.requests("HEAD") >= 1);
 }
 
-TEST_CASE("a server that takes no PUT is asked for one, and read on; one that takes not this one is asked again",
+TEST_CASE("a server that takes no PUT is asked for one, and read on, and one that takes not this one is asked again",
           "[cache][remote]") {
     Signing const at;
     for (int const status : {401, 403, 405, 413, 409}) {
