@@ -357,6 +357,8 @@ XQAJIT_API xqajit_status xqajit_cache_show_bundle(xqajit_service* service, char 
  * arch: as of xqajit_explain. INVALID_ARGUMENT where both are null, or no kernel and no entry has the key. Compiles nothing, moves no entry. */
 XQAJIT_API xqajit_status xqajit_cache_explain_miss(xqajit_service* service, char const* key_prefix, xqajit_params const* params,
                                                    char const* arch, char** json);
+/* The cache directory, the layers below it and the remote cache, each with its state; and that of the whole machine. Both ask the remote's server
+ * whether it answers, for as long as XQAJIT_REMOTE_TIMEOUT says. */
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);
