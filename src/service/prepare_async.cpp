@@ -1,7 +1,7 @@
 // Prepares in the background.
 //
 // There is no quicker first compile that the full one replaces (NVRTC's --Ofast-compile=mid): it saved 22-34 % of a compile for a kernel
-// of other bits (59 registers in place of 96), and every shape would pay for two; mmha's, which the cache has, is there at once.
+// of other bits (59 registers in place of 96), and every shape would pay for two; mmha's, out of the cache, is there at once.
 #include <fmt/format.h>
 
 #include "base/log.h"
