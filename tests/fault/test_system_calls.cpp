@@ -291,7 +291,8 @@ TEST_CASE("a directory of which every call fails costs two warnings at most: of 
             World world;
             world.enter(0);
             xqajit_stats stats = XQAJIT_STATS_INIT;
-            Fault const fault{call, world.cache_dir().c_str(), error};
+            std::string const everywhere = world.cache_dir();
+            Fault const fault{call, everywhere.c_str(), error};
             prepare_and_launch(world, fault, stats);
             CHECK(stats.launches == 2);
             CHECK(warnings(world) <= 2);

@@ -266,7 +266,7 @@ TEST_CASE("a compile that fails in the background is told, and tried again when 
     CHECK_FALSE(launched_mmha(world));
 }
 
-TEST_CASE("a kernel that the cache has is loaded without its fallback; else the fallback comes from there", "[service][async]") {
+TEST_CASE("a kernel that the cache has is loaded without its fallback, else the fallback comes from there", "[service][async]") {
     World world;
     world.enter(0);
     xqajit_prewarm_options options = XQAJIT_PREWARM_OPTIONS_INIT;
