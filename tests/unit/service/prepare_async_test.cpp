@@ -323,6 +323,7 @@ TEST_CASE("a service is destroyed whatever it has under way, and leaves nothing"
     Busy const busy = GENERATE(Busy::kWorker, Busy::kHere, Busy::kLocked);
     World world;
     CUcontext const context = world.enter(0);
+    std::jthread([] {}).join();  // a sanitizer begins a thread of its own with the first
     std::size_t const before = threads();
     std::size_t const held = world.cuda().allocated_bytes();
     auto const disk = cache::DiskStore::open({world.cache_dir(), "argument"});
@@ -349,8 +350,8 @@ TEST_CASE("a service is destroyed whatever it has under way, and leaves nothing"
         }
         if (busy != Busy::kLocked) wait_until([&] { return world.compiles() >= 2; });
     }
-    CHECK(threads() == before);
-    CHECK(world.compiles() < 16);  // what had not begun never did
+    wait_until([&] { return threads() == before; });  // one that is joined is listed for a moment more
+    CHECK(world.compiles() < 16);                     // what had not begun never did
     CHECK(world.cuda().live_modules() == 0);
     CHECK(world.cuda().allocated_bytes() == held);
     CHECK(world.logged("was not prepared").empty());
