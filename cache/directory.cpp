@@ -133,6 +133,25 @@ Result<OpenedRoot> open_root(std::string const& path, bool create) {
     return root;
 }
 
+Result<OpenedLayer> open_layer_path(std::string const& path) {
+    auto const refused = [&](std::string const& why) { return unavailable(fmt::format("cache layer {} {}", path, why)); };
+    if (!path.starts_with('/')) return refused("is relative: accepted is an absolute path");
+    std::string plain = path;
+    while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();  // "dir/" would follow a link
+    struct stat facts {};
+    if (::lstat(plain.c_str(), &facts) != 0) return refused("cannot be opened: " + errno_text(errno));
+    if (S_ISLNK(facts.st_mode))
+        if (std::string const reason = wrong_owner(facts); !reason.empty()) return refused("is a link that " + reason);
+    OpenedLayer opened;
+    opened.descriptor = above_standard(::open(plain.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (!opened.descriptor.valid() || ::fstat(opened.descriptor.get(), &facts) != 0)
+        return refused("cannot be opened: " + errno_text(errno));
+    if (!S_ISDIR(facts.st_mode) && !S_ISREG(facts.st_mode)) return refused("is neither a directory nor a file");
+    if (std::string const reason = distrust(facts); !reason.empty()) return refused(reason);
+    opened.is_directory = S_ISDIR(facts.st_mode);
+    return opened;
+}
+
 Result<std::vector<std::string>> names_in(int directory) {
     std::vector<std::string> names;
     // A second descriptor: closedir() closes the one it was given, and the position of a shared one would be shared.

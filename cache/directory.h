@@ -29,6 +29,14 @@ struct OpenedRoot {
 // the 0700 subdirectory uid-N of the effective user takes its place. A link to a directory is followed if the user or root made it.
 Result<OpenedRoot> open_root(std::string const& path, bool create);
 
+// What a layer's path names, to read: a directory, or a file for the caller to look into. A link is followed if the user or root made it.
+// UNAVAILABLE: it is missing, fails distrust(), is neither, or its path is not absolute.
+struct OpenedLayer {
+    UniqueFd descriptor;
+    bool is_directory = false;
+};
+Result<OpenedLayer> open_layer_path(std::string const& path);
+
 // Names in the folder, sorted, without "." and "..": none if it was removed meanwhile. UNAVAILABLE: it cannot be read.
 Result<std::vector<std::string>> names_in(int directory);
 

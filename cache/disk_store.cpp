@@ -59,6 +59,11 @@ std::shared_ptr<DiskStore> DiskStore::open(StoreOrigin const& origin, std::uint6
     return std::shared_ptr<DiskStore>(new DiskStore(origin, path, open_directory(path, /*create=*/false), max_bytes));
 }
 
+std::shared_ptr<DiskStore> DiskStore::layer(StoreOrigin const& origin, UniqueFd directory) {
+    StoreState state{origin.path, true, true, false, fmt::format("cache directory {} is a layer: it is only read", origin.path)};
+    return std::shared_ptr<DiskStore>(new DiskStore(origin, origin.path, Root{std::move(directory), std::move(state)}, 0));
+}
+
 std::shared_ptr<DiskStore> DiskStore::disabled(std::string const& reason) {
     return std::shared_ptr<DiskStore>(new DiskStore({}, {}, Root{UniqueFd(), {"", false, false, false, reason}}, 0));
 }
@@ -326,6 +331,7 @@ void DiskStore::set_aside(Root const& root, int folder, CacheKey const& key, Rea
 
 // What became of the file; UNAVAILABLE if it is still in place.
 Result<std::string> DiskStore::move_away(Root const& root, int folder, CacheKey const& key) {
+    if (!root.state.writable) return unavailable("left in place: " + root.state.reason);
     std::string const name = file_name(key);
     Result<UniqueFd> const quarantine = open_folder_at(root.directory.get(), kQuarantine, /*create=*/true);
     for (int counter = 0; quarantine.ok() && counter < kQuarantinedPerKey; ++counter) {

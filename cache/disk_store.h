@@ -3,9 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,8 @@ class DiskStore {
 public:
     // max_bytes: a store that takes the entries past it removes the least recently used ones; 0: no limit.
     static std::shared_ptr<DiskStore> open(StoreOrigin const& origin, std::uint64_t max_bytes = 0);
+    // A directory that is only read, as it stands: of open_layer_path().
+    static std::shared_ptr<DiskStore> layer(StoreOrigin const& origin, UniqueFd directory);
     // A store without a directory: always misses, with this reason in state().
     static std::shared_ptr<DiskStore> disabled(std::string const& reason);
 
@@ -78,6 +82,10 @@ public:
     std::optional<Entry> peek_any_compiler(Digest const& body) const;
     // Replaces an entry of the same key. UNAVAILABLE if it could not be written, INVALID_ARGUMENT if it breaks a limit of the format.
     Status store(Entry const& entry);
+    // Keeps entries that come together: all, or none where one is refused or cannot be written. `read` gives the entry of a key; it is
+    // asked for each, in order, those too that are here already and stay. Gives how many were not. A process that is killed while the last step
+    // renames them into place leaves some, each whole.
+    Result<std::size_t> store_all(std::span<CacheKey const> keys, std::function<Result<Entry>(std::size_t)> const& read);
     // As store() does before its first entry, for a caller who would know before the work. UNAVAILABLE says why it is not usable.
     Status make_directory();
 
@@ -105,6 +113,10 @@ private:
     };
 
     DiskStore(StoreOrigin origin, std::string path, Root root, std::uint64_t max_bytes);
+    struct Staged;
+    static Result<Staged> stage(Root const& root, Entry const& entry);
+    static Status publish(Root const& root, Staged const& staged);
+    static void discard(Root const& root, Staged const& staged);
     static Root open_directory(std::string const& path, bool create);
     // The directory as it stands: looked for again while it is missing, since another process may make it.
     std::shared_ptr<Root const> root() const;

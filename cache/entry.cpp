@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "cache/bytes.h"
+
 namespace xqajit::cache {
 namespace {
 
@@ -12,48 +14,6 @@ constexpr std::size_t kPrefixBytes = 8 + 4;                       // magic, vers
 constexpr std::size_t kHeaderBytes = kPrefixBytes + 4 + 16 + 16;  // and flags, body, compiler
 constexpr std::size_t kTrailerBytes = 16;
 constexpr std::size_t kFramingBytes = kHeaderBytes + 4 + 4 + 8 + kTrailerBytes;  // of an entry without metadata and image
-
-class Writer {
-public:
-    explicit Writer(std::size_t size) { bytes_.reserve(size); }
-    void raw(std::string_view bytes) { bytes_.append(bytes); }
-    void integer(std::uint64_t value, int width) {
-        for (int i = 0; i < width; ++i) bytes_.push_back(static_cast<char>(value >> (8 * i) & 0xff));
-    }
-    void digest(Digest const& digest) {
-        integer(digest.low, 8);
-        integer(digest.high, 8);
-    }
-    std::string_view written() const { return bytes_; }
-    std::string take() { return std::move(bytes_); }
-
-private:
-    std::string bytes_;
-};
-
-// Each read says false, and reads nothing, where fewer bytes are left.
-class Reader {
-public:
-    explicit Reader(std::string_view bytes) : rest_(bytes) {}
-    std::size_t left() const { return rest_.size(); }
-    bool raw(std::uint64_t size, std::string_view& bytes) {
-        if (size > rest_.size()) return false;
-        bytes = rest_.substr(0, size);
-        rest_.remove_prefix(size);
-        return true;
-    }
-    bool integer(int width, std::uint64_t& value) {
-        std::string_view bytes;
-        if (!raw(static_cast<std::uint64_t>(width), bytes)) return false;
-        value = 0;
-        for (int i = 0; i < width; ++i) value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-        return true;
-    }
-    bool digest(Digest& digest) { return integer(8, digest.low) && integer(8, digest.high); }
-
-private:
-    std::string_view rest_;
-};
 
 Status corrupt(std::string text) { return {XQAJIT_CACHE_CORRUPT, "cache entry: " + std::move(text)}; }
 
@@ -72,7 +32,7 @@ Status check_limits(Entry const& entry) {
 }
 
 std::string encode_entry(Entry const& entry) {
-    Writer out(kFramingBytes + entry.metadata.size() + entry.image.size());
+    ByteWriter out(kFramingBytes + entry.metadata.size() + entry.image.size());
     out.raw(kMagic);
     out.integer(kEntryVersion, 4);
     out.integer(entry.is_ptx ? kFlagPtx : 0, 4);
@@ -90,7 +50,7 @@ std::string encode_entry(Entry const& entry) {
 Result<Entry> decode_entry(std::string_view bytes) {
     if (bytes.size() > kMaxEntryBytes)
         return corrupt(fmt::format("length is {} bytes: accepted are up to {}", bytes.size(), kMaxEntryBytes));
-    Reader in(bytes);
+    ByteReader in(bytes);
     std::string_view magic;
     std::uint64_t version = 0;
     if (!in.raw(kMagic.size(), magic) || !in.integer(4, version))

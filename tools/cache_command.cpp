@@ -185,6 +185,8 @@ int name_unlisted(Json const& document) {
 }
 
 int cache(CacheOptions const& options) {
+    if (options.verb == "show" && options.key.find_first_not_of("0123456789abcdef/") != std::string::npos)
+        return show_bundle({options, options.key});
     Service service(options.cache_dir);
     if (options.verb == "verify") return verify(service, options.json);
     if (options.verb == "show") {
@@ -194,6 +196,8 @@ int cache(CacheOptions const& options) {
         std::string const document = service.cache_path();
         Json const state = Json::parse(document);
         print(options.json ? document : state["path"].get<std::string>());
+        if (!options.json)
+            for (std::string const& layer : layer_texts(state["layers"])) print("layer " + layer);
         if (!state["reason"].get<std::string>().empty()) print_error(state["reason"].get<std::string>());
         return state["usable"].get<bool>() ? kDone : kNotHere;
     } else if (options.verb == "stats") {

@@ -77,8 +77,8 @@ struct BenchOptions : Common {
     std::string svg;
 };
 struct CacheOptions : Common {
-    std::string verb;  // ls, show, verify, path, stats
-    std::string key;
+    std::string verb;         // ls, show, verify, path, stats
+    std::string key;          // of show: the start of a key, or a bundle's file
     bool prometheus = false;  // stats: what was counted, in Prometheus' text format
 };
 struct ExplainMissOptions : Common {
@@ -86,6 +86,10 @@ struct ExplainMissOptions : Common {
     std::string shapes;  // a file, or the flags, or neither where there is a key
     std::vector<ShapeFlag> flags;
     std::string arch;
+};
+struct BundleOptions : Common {
+    std::string file;
+    bool allow_unsigned = false;
 };
 struct GcOptions : Common {
     std::uint64_t max_bytes = 0;  // 0: no limit, as below
@@ -100,6 +104,9 @@ int run(RunOptions const& options);
 int bench(BenchOptions const& options);
 int cache(CacheOptions const& options);
 int cache_gc(GcOptions const& options);
+int cache_export(BundleOptions const& options);
+int cache_import(BundleOptions const& options);
+int show_bundle(BundleOptions const& options);
 int cache_explain_miss(ExplainMissOptions const& options);
 int doctor(Common const& options);
 int capabilities(Common const& options, std::string const& arch);
@@ -122,6 +129,8 @@ bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."
 // The folders that a document of the cache could not list: printed to stderr, kFailed if there are any.
 int name_unlisted(nlohmann::ordered_json const& document);
+// The layers of a document, one line each.
+std::vector<std::string> layer_texts(nlohmann::ordered_json const& layers);
 // Control characters as \x1b: a name in a shape list must not steer the terminal.
 std::string printable(std::string const& text);
 // Columns padded to their widest cell, two spaces apart; the first row is the heading.

@@ -134,13 +134,16 @@ private:
             char const* name;
             char const* help;
         };
-        for (Verb const& verb : {Verb{"ls", "List the entries"}, Verb{"show", "One entry, by the start of its key"},
-                                 Verb{"verify", "Check every entry"}, Verb{"path", "The effective directory"},
-                                 Verb{"stats", "Totals by family, target and compiler"}}) {
+        for (Verb const& verb :
+             {Verb{"ls", "List the entries"}, Verb{"show", "One entry, by the start of its key, or what a bundle has"},
+              Verb{"verify", "Check every entry"}, Verb{"path", "The effective directory"},
+              Verb{"stats", "Totals by family, target and compiler"}}) {
             CLI::App* sub = command->add_subcommand(verb.name, verb.help);
             add_common(*sub, cache_);
             std::string const name = verb.name;
-            if (name == "show") sub->add_option("KEY", cache_.key, "The start of a key")->required();
+            if (name == "show")
+                sub->add_option("KEY", cache_.key, "The start of a key, or the path of a bundle (./abc if it looks like a key)")
+                    ->required();
             if (name == "stats") {
                 sub->add_flag("--prometheus", cache_.prometheus, "Print what was counted, in Prometheus' text format")
                     ->excludes(sub->get_option("--json"));
@@ -151,6 +154,7 @@ private:
             });
         }
         add_cache_gc(*command);
+        add_cache_bundle(*command);
         add_cache_explain_miss(*command);
     }
 
@@ -169,6 +173,19 @@ private:
                 throw CLI::RequiredError("KEY, --shapes or shape flags");
             action_ = [this] { return cache_explain_miss(miss_); };
         });
+    }
+
+    void add_cache_bundle(CLI::App& cache) {
+        CLI::App* writer = cache.add_subcommand("export", "Write all entries into one file, a bundle");
+        writer->add_option("FILE", bundle_.file, "The bundle; replaced if it is there")->required();
+        add_common(*writer, bundle_);
+        writer->callback([this] { action_ = [this] { return cache_export(bundle_); }; });
+        CLI::App* reader = cache.add_subcommand("import", "Take all entries of a bundle, or none");
+        reader->add_option("FILE", bundle_.file, "The bundle")->required();
+        reader->add_flag("--allow-unsigned", bundle_.allow_unsigned,
+                         "Take entries without a signature too, and where XQAJIT_CACHE_KEY_FILE is unset any");
+        add_common(*reader, bundle_);
+        reader->callback([this] { action_ = [this] { return cache_import(bundle_); }; });
     }
 
     void add_cache_gc(CLI::App& cache) {
@@ -299,6 +316,7 @@ private:
     PrewarmOptions prewarm_;
     CacheOptions cache_;
     GcOptions gc_;
+    BundleOptions bundle_;
     ExplainMissOptions miss_;
     ExplainOptions explain_;
     RunOptions run_;

@@ -71,14 +71,16 @@ formatted() {
     git ls-files -z '*.h' '*.hpp' '*.c' '*.cpp' | xargs -0 "$clang_format" --dry-run -Werror
 }
 
-# The fuzzers share the time; each is one test. What they find stays in build/fuzz.
+# The fuzzers share the time; each is one test. What they find stays in build/fuzz; tests/fuzz/corpus has what some begin with.
 fuzz_seconds=30
 run_fuzzers() {
-    local fuzzers=(build/fuzz/bin/fuzz_*) fuzzer name
+    local fuzzers=(build/fuzz/bin/fuzz_*) fuzzer name seeds
     for fuzzer in "${fuzzers[@]}"; do
         name=$(basename "$fuzzer")
         mkdir -p "build/fuzz/corpus/$name"
-        check "$name" "$fuzzer" -max_total_time=$((fuzz_seconds / ${#fuzzers[@]})) -artifact_prefix="build/fuzz/$name-" "build/fuzz/corpus/$name"
+        seeds=()
+        [ -d "tests/fuzz/corpus/$name" ] && seeds=("tests/fuzz/corpus/$name")
+        check "$name" "$fuzzer" -max_total_time=$((fuzz_seconds / ${#fuzzers[@]})) -artifact_prefix="build/fuzz/$name-" "build/fuzz/corpus/$name" "${seeds[@]}"
     done
 }
 

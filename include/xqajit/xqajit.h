@@ -228,7 +228,7 @@ typedef struct xqajit_stats {
     uint32_t struct_size;
     uint32_t reserved0;
     uint64_t memory_hits;   /* prepare or run found the kernel loaded */
-    uint64_t disk_hits;
+    uint64_t disk_hits;     /* of the cache directory and of the layers below it */
     uint64_t compiles;
     uint64_t compile_failures;
     uint64_t quarantined;   /* entries set aside as corrupt */
@@ -283,6 +283,12 @@ typedef struct xqajit_gc_options {
     uint64_t max_age_seconds; /* since an entry's last use; 0: no limit */
 } xqajit_gc_options;
 #define XQAJIT_GC_OPTIONS_INIT XQAJIT_INIT(xqajit_gc_options)
+
+typedef struct xqajit_import_options {
+    uint32_t struct_size;
+    uint32_t allow_unsigned;  /* 1: entries without a signature, and where XQAJIT_CACHE_KEY_FILE is unset any, are taken as they are */
+} xqajit_import_options;
+#define XQAJIT_IMPORT_OPTIONS_INIT XQAJIT_INIT(xqajit_import_options)
 
 /* clang-format on */
 
@@ -356,6 +362,16 @@ XQAJIT_API xqajit_status xqajit_cache_verify(xqajit_service* service, char** jso
  * that are more than an hour old. Other processes may read and write meanwhile. UNAVAILABLE, with the document, if something could not be
  * read or removed, which it names; without one where the directory cannot be written. A missing directory is an empty cache. */
 XQAJIT_API xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_options const* options, char** json);
+/* Writes every good entry of the cache directory into one file, a bundle, signed where XQAJIT_CACHE_KEY_FILE is set. `file` is replaced
+ * whole, or left as it was. CACHE_CORRUPT, with the document and the file: entries were left out, which the document names. */
+XQAJIT_API xqajit_status xqajit_cache_export(xqajit_service* service, char const* file, char** json);
+/* Takes all entries of a bundle into the cache directory, or none. An entry that is there already stays. CACHE_CORRUPT: the bundle is
+ * damaged, of another version, not signed, or signed under another key than XQAJIT_CACHE_KEY_FILE's; INVALID_ARGUMENT: it cannot be
+ * opened; UNAVAILABLE: the directory cannot be written, or this build lacks the zstd or the signatures that the bundle asks for. options: null for the defaults. */
+XQAJIT_API xqajit_status xqajit_cache_import(xqajit_service* service, char const* file, xqajit_import_options const* options,
+                                             char** json);
+/* Lists a bundle from its head: no image is unpacked, no signature checked, no cache directory needed. */
+XQAJIT_API xqajit_status xqajit_cache_show_bundle(xqajit_service* service, char const* file, char** json);
 /* Why a kernel would be compiled: the fields of its key beside those of the entries that are nearest to it. params: the shape; null: key_prefix
  * is that of an entry, asked for with the present compiler. key_prefix: only the kernels whose key starts so; null or "": all of the shape.
  * arch: as of xqajit_explain. INVALID_ARGUMENT where both are null, or no kernel and no entry has the key. Compiles nothing, moves no entry. */

@@ -21,7 +21,7 @@ public:
     Error(xqajit_status code, std::string const& text, std::string report = {})
         : std::runtime_error(text), code_(code), report_(std::move(report)) {}
     xqajit_status code() const noexcept { return code_; }
-    // The document of a call that failed for some of its parts (prewarm, cache_verify, cache_gc); else empty.
+    // The document of a call that failed for some of its parts (prewarm, cache_verify, cache_gc, cache_export); else empty.
     std::string const& report() const noexcept { return report_; }
 
 private:
@@ -98,6 +98,15 @@ public:
     }
     std::string cache_gc(xqajit_gc_options const& options) {
         return document([&](char** json) { return xqajit_cache_gc(handle_, &options, json); });
+    }
+    std::string cache_export(std::string const& file) {
+        return document([&](char** json) { return xqajit_cache_export(handle_, file.c_str(), json); });
+    }
+    std::string cache_import(std::string const& file, xqajit_import_options const& options) {
+        return document([&](char** json) { return xqajit_cache_import(handle_, file.c_str(), &options, json); });
+    }
+    std::string cache_show_bundle(std::string const& file) {
+        return document([&](char** json) { return xqajit_cache_show_bundle(handle_, file.c_str(), json); });
     }
     // key_prefix: "" for all kernels of the shape; params: null where it is the key of an entry.
     std::string cache_explain_miss(std::string const& key_prefix, xqajit_params const* params, std::string const& arch = {}) {

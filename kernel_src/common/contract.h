@@ -85,7 +85,7 @@ struct KernelArgs {
     float const* v_scale_ptr;
     float const* out_scale_rcp_ptr;
     float* partials;            // [nb_slots, partial_floats(M_TILE, head_dim_v)]; null when nb_slots is 0
-    u32* counters;              // [merge levels, nb_slots]; zero before and after every launch; null when nb_slots is 0
+    u32* counters;              // [merge levels, nb_slots, cluster_size]; zero before and after every launch; null when nb_slots is 0
     float qk_scale;
     float softcap;
     float k_scale;

@@ -108,12 +108,17 @@ inline Merged merge_run(KernelArgs const& args, Work const& work, PartialList li
     return merged;
 }
 
+// Quads of a partial: all, or what one block of a cluster has of them, which are whole rows.
+struct QuadRange {
+    u32 first, count;
+};
+
 // The list into runs in shared memory, up to `most_runs` where threads outnumber the quads; returns how many.
-template <u32 kAtOnce>
-inline u32 merge_to_shared(KernelArgs const& args, Work const& work, PartialList list, float* shared, u32 most_runs) {
-    u32 const runs = max_of(1, min_of(min_of(blockDim.x / kQuads, most_runs), list.count));
-    for (u32 x = threadIdx.x; x < kQuads * runs; x += blockDim.x) {
-        u32 const quad = x % kQuads, run = x / kQuads;
+template <u32 kAtOnce> inline u32 merge_to_shared(KernelArgs const& args, Work const& work, PartialList list, QuadRange quads,
+                                                  float* shared, u32 most_runs) {
+    u32 const runs = max_of(1, min_of(min_of(blockDim.x / quads.count, most_runs), list.count));
+    for (u32 x = threadIdx.x; x < quads.count * runs; x += blockDim.x) {
+        u32 const run = x / quads.count, quad = quads.first + x - run * quads.count;
         store_partial(shared + run * kPartialFloats, quad, merge_run<kAtOnce>(args, work, list, runs, run, quad));
     }
     __syncthreads();
@@ -171,6 +176,7 @@ template <u32 kMost> inline void share_with_cluster(float* shared, u32 nb_shared
 // Few quads: as many neighbouring lanes a quad as there are blocks, each with one block's. Many: a lane each with all blocks'.
 constexpr bool kLaneABlock = kQuads <= 512;
 static_assert(Instance::kMTile < 8 || !kLaneABlock || kQuads % 32 == 0, "lanes that shuffle are whole warps");
+static_assert(!kArchHasClusters || Instance::kMTile < 8 || Instance::kMTile % kClusterBlocks == 0, "a block of a cluster has whole rows");
 
 // All lanes of the quad get the result.
 inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 blocks, u32 quad) {
@@ -209,13 +215,14 @@ inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 
     return merged;
 }
 
-// The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once. log_blocks: of the blocks that share it.
-template <u32 kMost, class Use> inline void for_each_quad(Work const& work, float const* shared, u32 nb_shared,
+// The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once. log_blocks: of the blocks whose shared memory
+// has a part of each.
+template <u32 kMost, class Use> inline void for_each_quad(QuadRange quads, float const* shared, u32 nb_shared,
                                                           ClusterStats const& stats, u32 log_blocks, Use use) {
     bool const in_cluster = log_blocks != 0;
-    u32 const share = kQuads >> log_blocks, log_lanes = kLaneABlock ? log_blocks : 0;
-    for (u32 x = threadIdx.x; x < share << log_lanes; x += blockDim.x) {
-        u32 const quad = in_cluster ? work.rank * share + (x >> log_lanes) : x;
+    u32 const log_lanes = kLaneABlock ? log_blocks : 0;
+    for (u32 x = threadIdx.x; x < quads.count << log_lanes; x += blockDim.x) {
+        u32 const quad = quads.first + (x >> log_lanes);
         Merged const merged =
             in_cluster ? merge_cluster(shared, stats, 1u << log_blocks, quad) : merge_shared<kMost>(shared, nb_shared, quad);
         if ((x & ((1u << log_lanes) - 1)) == 0) use(quad, merged);
@@ -226,8 +233,8 @@ template <u32 kMost, class Use> inline void for_each_quad(Work const& work, floa
 // [nb_shared][kPartialFloats] in shared memory. `arrivals` is one word of shared memory.
 //
 // The parts of a unit merge as a tree: the last to arrive of each kMergeFanIn neighbours merges them and goes on to the next level, so
-// that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another. The blocks of a cluster
-// are one member, whose partial each of them writes a share of.
+// that many partials are merged by many blocks, each sum has a fixed order, and no block waits for another. Where a cluster has a part, each of
+// its blocks has some rows of it and merges them with those of its peers in the other parts: as many trees as blocks.
 //
 // kAtOnce: partials of the workspace that a thread has on their way; large blocks have registers for a whole group.
 template <bool kClusters, u32 kMost, u32 kAtOnce = (kQuads > 512 ? kMergeFanIn : 8)>
@@ -235,12 +242,14 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
     __shared__ ClusterStats stats;
     u32 const places = nb_shared;
     u32 index = work.sub_seq, count = work.nb_active, step = 1;
-    u32* counters = args.counters;  // of this level: one a slot, of which a group uses its first member's
-    u32 log_blocks = kClusters && kArchHasClusters ? 31 - __clz(static_cast<int>(args.cluster_size)) : 0;
+    u32 const log_trees = kClusters && kArchHasClusters ? 31 - __clz(static_cast<int>(args.cluster_size)) : 0;
+    u32 log_blocks = log_trees;
+    u32* counters = args.counters + work.rank;  // [level][slot][rank], of which a group uses its first member's
+    QuadRange const quads{work.rank * (kQuads >> log_trees), kQuads >> log_trees};
     __syncthreads();
     if (log_blocks != 0) share_with_cluster<kMost>(shared, nb_shared, stats);
     for (;;) {
-        for_each_quad<kMost>(work, shared, nb_shared, stats, log_blocks, [&](u32 quad, Merged const& merged) {
+        for_each_quad<kMost>(quads, shared, nb_shared, stats, log_blocks, [&](u32 quad, Merged const& merged) {
             if (count > 1) {
                 store_partial(partial_of(args, work, index * step), quad, merged);
             } else {
@@ -250,18 +259,18 @@ inline void finish(KernelArgs const& args, Work const& work, float* shared, u32 
         if (count <= 1) break;
         u32 const group = index / kMergeFanIn;
         u32 const members = min_of(kMergeFanIn, count - group * kMergeFanIn);
-        u32 const writers = members << log_blocks;
         PartialList const list{group * kMergeFanIn * step, members, step};
         __syncthreads();
         if (log_blocks != 0) arrive_at_cluster();  // this block has read the others' shared memory
-        if (threadIdx.x == 0) *arrivals = count_arrival(counters + work.first_slot + list.first * slot_stride(args), writers);
+        if (threadIdx.x == 0)
+            *arrivals = count_arrival(counters + ((work.first_slot + list.first * slot_stride(args)) << log_trees), members);
         __syncthreads();
         if (log_blocks != 0) wait_for_cluster();  // and they its own, which ends or is used anew
-        if (*arrivals + 1 != writers) return;
-        nb_shared = merge_to_shared<kAtOnce>(args, work, list, shared, places);
+        if (*arrivals + 1 != members) return;
+        nb_shared = merge_to_shared<kAtOnce>(args, work, list, quads, shared, places);
         index = group;
         count = ceil_div(count, kMergeFanIn);
-        counters += args.nb_slots;
+        counters += args.nb_slots << log_trees;
         step *= kMergeFanIn;
         log_blocks = 0;
     }

@@ -30,16 +30,14 @@ struct Config : TensorInstance {
     static constexpr u32 kTileTokens = kTile / 4;     // of a warp
     static constexpr u32 kTokenTiles = kTileTokens / 16;
     static constexpr u32 kItemBytes = kShape.item_bytes;
-    static constexpr u32 kRowGroups = kShape.row_groups;  // of kColumns rows each
-    static constexpr u32 kColumns = kMTile / kRowGroups;
     static constexpr u32 kMostItems = max_of(kMostGmmaItems, kMostGmmaGroups* kLeastGmmaItems);  // barriers for so many
-    // wide.cuh: a group multiplies a whole tile by wgmma.
+    // wide.cuh, tall.cuh: a group multiplies a whole tile by wgmma.
     static constexpr u32 kQueryVectors = kSegments * kSegmentElems / 8;  // of q, eight elements each: whole segments of K's row
-    static constexpr u32 kKeySteps = kFp8Math ? (kHeadDim + 31) / 32 : k8Bit ? kChunksK * kStepsK : kHeadDim / 16;
+    static constexpr u32 kKeySteps = kFp8Math ? (kHeadDim + 31) / 32 : kHeadDim / 16;
     static constexpr u32 kValueTiles = kSegments * kSegmentElems / 64;  // of 64 elements
 
     static_assert(kExact16 || kKvType == Type::kFp8E4m3, "numeric fp8 goes with fp8_e4m3 KV");
-    static_assert(!kSkipSoftmax || !kShape.wide, "a wide block skips no tile");
+    static_assert(!kSkipSoftmax || kShape.form == GmmaForm::kNarrow, "only a narrow block skips tiles");
     static_assert(!kSkipSoftmax || !kInputKv, "a launch that appends skips no tile");
     static_assert(!kMla, "gmma has no MLA");
     static_assert(kBeamWidth == 1, "a tile's tokens have one page table");

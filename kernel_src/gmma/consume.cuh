@@ -9,7 +9,7 @@
 
 namespace xqajit::device {
 
-static_assert(!Config::kShape.wide, "kernel.cu includes this for narrow blocks");
+static_assert(Config::kShape.form == GmmaForm::kNarrow, "kernel.cu includes this for narrow blocks");
 
 template <bool kSkips> struct ConsumerSharedOf { Query query; };
 template <> struct ConsumerSharedOf<true> {

@@ -3,7 +3,9 @@
 #include "gmma/config.cuh"
 
 #include "common/find_work.cuh"
-#if XQAJIT_M_TILE > 16 || XQAJIT_NUMERIC != 1
+#if XQAJIT_M_TILE > 32
+#include "gmma/tall.cuh"
+#elif XQAJIT_M_TILE > 16 || XQAJIT_NUMERIC != 1
 #include "gmma/wide.cuh"
 #else
 #include "gmma/skip.cuh"
@@ -14,7 +16,7 @@ using namespace xqajit::device;
 
 // Two of the largest blocks an SM, as far as the rows leave registers for that: the blocks of the next grid, and those that find no work,
 // then need not wait for the others to end.
-extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups, Config::kRowGroups), gmma_large_blocks(Config::kKind))
+extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups), gmma_large_blocks(Config::kKind))
     xqajit_kernel(__grid_constant__ const KernelArgs args, __grid_constant__ const TensorMap k_map,
                   __grid_constant__ const TensorMap v_map) {
     alignas(128) extern __shared__ u8
@@ -23,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups, Confi
     __shared__ ConsumerShared of_consumers;
     u32 const warp = threadIdx.x / 32, lane = threadIdx.x % 32, nb_warps = blockDim.x / 32 - 1;
     u32 const begin = (shared_address(smem) + kGmmaAlignment - 1) / kGmmaAlignment * kGmmaAlignment;
-    RingPlace const ring = place_ring(args, begin + operand_bytes(nb_warps / (4 * Config::kRowGroups)), shared);
+    RingPlace const ring = place_ring(args, begin + operand_bytes(nb_warps / 4), shared);
     float* const partials = reinterpret_cast<float*>(smem + (begin - shared_address(smem)));
 
     // 1. What needs no result of the grids before: barriers, and the first misses of the page table and the tensor maps.
@@ -34,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(gmma_threads(kMostGmmaGroups, Confi
     } else if (warp == 0) {
         for (u32 i = lane; i < ring.nb_groups * ring.nb_items; i += 32) {
             init_barrier(ring.full_at(i), 1);
-            init_barrier(ring.empty_at(i), 4 * Config::kRowGroups);
+            init_barrier(ring.empty_at(i), 4);
         }
         if (lane == 0) {
             init_barrier(shared_address(&shared.work_ready), 1);

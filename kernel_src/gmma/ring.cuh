@@ -1,6 +1,6 @@
 // The ring between the warp that copies and those that compute, and what the two roles tell each other.
 //
-// Each group of four warps, or the two that share a tile, has items of its own: K, V, K, V ... of every n-th tile of the block's share. An item is one tile's K or V:
+// Each group of four warps has items of its own: K, V, K, V ... of every n-th tile of the block's share. An item is one tile's K or V:
 //   [segment][kTile tokens][kSegment bytes], vectors of 16 bytes swizzled by the copy: see kv.cuh
 #pragma once
 
@@ -13,7 +13,7 @@ namespace xqajit::device {
 
 struct Shared {
     u64 full[Config::kMostItems];   // the copying warp and the item's bytes arrive
-    u64 empty[Config::kMostItems];  // the warps that read the item arrive, four or eight
+    u64 empty[Config::kMostItems];  // the four warps that read the item arrive
     u64 work_ready;                 // the copying warp arrives when `work` is there
     u64 query_ready;                // each thread that has stored its part of q
     Work work;
@@ -43,8 +43,7 @@ struct RingPlace {
 
 // `memory`: shared address of the first item.
 inline RingPlace place_ring(KernelArgs const& args, u32 memory, Shared& shared) {
-    return {memory, shared_address(shared.full), shared_address(shared.empty), args.ring_items,
-            blockDim.x / (128 * Config::kRowGroups)};
+    return {memory, shared_address(shared.full), shared_address(shared.empty), args.ring_items, blockDim.x / 128};
 }
 
 // A role's place in a ring. Both go through it in step: consumers wait for the phase of this parity to end, the producer for the one before,

@@ -1,25 +1,23 @@
-// The role of all warps but the last with more than 16 query rows, and of any number in fp8 math: each group of four takes every n-th tile of
-// 64 tokens as a whole and multiplies it by wgmma, S^T = K Q^T and O^T += V^T P^T. Tokens, then V's elements, are rows, 16 of 64 a warp;
-// query rows are columns, 32 of a group at most. 8-bit K and V become fp16 on their way to registers, but for fp8 math; P goes through
+// The role of all warps but the last with 17 to 32 query rows, and with fewer in fp8 math: each group of four takes every n-th tile of 64 tokens
+// as a whole and multiplies it by wgmma, S^T = K Q^T and O^T += V^T P^T. Tokens, then V's elements, are rows, 16 of 64 a warp; query rows are
+// columns. 8-bit K and V become fp16 on their way to registers, but for fp8 math; P goes through
 // shared memory.
 #pragma once
 
 #include "gmma/wide_kv.cuh"
-#include "gmma/wide_query.cuh"
 
 namespace xqajit::device {
 
-static_assert(Config::kShape.wide, "kernel.cu includes this for wide blocks");
+static_assert(Config::kShape.form == GmmaForm::kWide, "kernel.cu includes this for wide blocks");
 
-constexpr u32 kColumns = Config::kColumns;  // of a group's products: its query rows
-using WideTile = float[kColumns / 2];       // 64 x kColumns accumulators: see wgmma.cuh
+constexpr u32 kColumns = Config::kMTile;  // of a group's products: the query rows
+using WideTile = float[kColumns / 2];     // 64 x kColumns accumulators: see wgmma.cuh
 
 // Of this lane. Its columns: 8 * j + 2 * quarter and the next.
 struct ConsumerState {
     WideTile acc[Config::kValueTiles];
     float sum[kColumns / 4];  // of this lane's tokens; in the end of all the group's
 };
-constexpr u32 kPartialsOfGroup = 1;
 
 // weight = exp2(score * scale - base). base: the largest scaled score so far less kLargestWeight, or somewhat less.
 struct alignas(8) Affine {
@@ -34,19 +32,8 @@ struct alignas(16) GroupShared {
     float of_warp[4][kColumns];                        // what the warps tell one another
 };
 struct ConsumerShared {
-    GroupShared group[kMostGmmaGroups * Config::kRowGroups];
+    GroupShared group[kMostGmmaGroups];
 };
-
-// In front of the rings: q, and each group's weights, swizzled: P^T, [64 tokens][kColumns] in rows of 128 bytes; in fp8 math P,
-// [kColumns][64 tokens] in rows of 64, of each 16 tokens in the order 0, 1, 8, 9, 2, 3, 10, 11 and so on.
-constexpr u32 operand_bytes(u32 nb_groups) {
-    return gmma_operand_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile, nb_groups);
-}
-constexpr u32 kWeightBytes = gmma_weight_bytes(Config::kShape, Config::kMTile);
-
-// Log2 of the largest weight of a row whose base is exact, and how far the base may lag behind. e4m3 goes from 2^-9 to 448.
-constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kWideLag = Config::kFp8Math ? 2.0f : kMaxLag;
-constexpr u32 query_arrivals(u32 nb_warps) { return 32 * nb_warps; }
 
 inline void init_consumers(ConsumerShared&, u32) {}
 
@@ -60,21 +47,6 @@ inline void clear(ConsumerState& state) {
     }
 }
 
-// q and what its scores are multiplied with, by all the block's warps that compute.
-inline void store_query(KernelArgs const& args, Work const& work, u32 query, ConsumerShared& own, u32 nb_groups, u32 warp,
-                        Lane lane) {
-    for (u32 row = warp * kQueryRowsAtOnce; row < Config::kMTile; row += nb_groups * Config::kRowGroups * 4 * kQueryRowsAtOnce) {
-        u32 const l = lane.eighth * 4 + lane.quarter, m = row + l / kQueryLanes;
-        float const factor = store_query_vector(args, work, query, m, l % kQueryLanes);
-        if (l % kQueryLanes != 0) continue;
-        for (u32 g = m / kColumns; g < nb_groups * Config::kRowGroups; g += Config::kRowGroups) {
-            own.group[g].affine[m % kColumns] = Affine{softened_factor(factor), 0.0f};
-            own.group[g].limit[m % kColumns] = negative_infinity();
-            if (Config::kHasSoftcap) own.group[g].factor[m % kColumns] = factor;
-        }
-    }
-}
-
 inline void cap_scores(KernelArgs const& args, GroupShared const& own, Lane lane, WideTile& s) {
 #pragma unroll
     for (u32 i = 0; i < kColumns / 2; ++i) {
@@ -83,13 +55,13 @@ inline void cap_scores(KernelArgs const& args, GroupShared const& own, Lane lane
     }
 }
 
-// Hides what a row does not see. `first`: the tile's first token; `row`: the group's first row.
-inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 row, u32 warp, Lane lane, WideTile& s) {
+// Hides what a row does not see. `first`: the tile's first token.
+inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32 warp, Lane lane, WideTile& s) {
     if (first >= max_of(work.share.begin, work.common.begin) && first + 64 <= min_of(work.share.end, work.common.end)) return;
     u32 hidden = 0;
 #pragma unroll 4
     for (u32 i = 0; i < kColumns / 2; ++i) {
-        u32 const t = first + warp * 16 + i / 2 % 2 * 8 + lane.eighth, m = row + i / 4 * 8 + 2 * lane.quarter + i % 2;
+        u32 const t = first + warp * 16 + i / 2 % 2 * 8 + lane.eighth, m = i / 4 * 8 + 2 * lane.quarter + i % 2;
         bool const sees =
             inside(work.share, t) && (Config::kSpecDec == SpecDec::kNone || (m < work.nb_rows && row_sees(args, work, m, t)));
         hidden |= (sees ? 0u : 1u) << i;
@@ -140,6 +112,8 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
     sync_some(barrier, 128);
 }
 
+// A group's weights, swizzled: P^T, [64 tokens][kColumns] in rows of 128 bytes; in fp8 math P, [kColumns][64 tokens] in rows of 64, of each 16
+// tokens in the order 0, 1, 8, 9, 2, 3, 10, 11 and so on.
 // Where this lane stores its weights of the first columns. Matrix i of four: columns 8 * (i / 2) and on, tokens i % 2 * 8 and on; this lane
 // names a row of matrix lane/8. In fp8 math: transposed it has column lane/4 of tokens 2 * (lane%4), the next, and those plus 8.
 inline u32 place_of_weights(u32 weights, u32 warp, Lane lane) {
@@ -215,37 +189,41 @@ inline void add_sums(GroupShared& own, u32 barrier, u32 warp, Lane lane, Consume
 // Leaves the group's partial result in `state`, or nothing where the block has no work.
 inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& shared, ConsumerShared& own, u32 warp, Lane lane,
                     ConsumerState& state) {
-    u32 const of_block = warp / 4, in_group = warp % 4, barrier = 1 + of_block;
-    u32 const group = of_block / Config::kRowGroups, row = of_block % Config::kRowGroups * kColumns;
-    u32 const operands = ring.items - operand_bytes(ring.nb_groups), query = operands + row * kQueryRowBytes;
-    u32 const weights = ring.items - (ring.nb_groups * Config::kRowGroups - of_block) * kWeightBytes;
-    GroupShared& statistics = own.group[of_block];
+    u32 const group = warp / 4, in_group = warp % 4, barrier = 1 + group, in_warp = lane.eighth * 4 + lane.quarter;
+    u32 const query = ring.items - operand_bytes(ring.nb_groups), weights = ring.items - (ring.nb_groups - group) * kScratchBytes;
+    GroupShared& statistics = own.group[group];
     wait_phase(shared_address(&shared.work_ready), 0);
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;
-    store_query(args, work, operands, own, ring.nb_groups, warp, lane);
+    store_query(args, work, query, 4 * ring.nb_groups, warp, in_warp, [&](u32 m, float factor) {
+        for (u32 g = 0; g < ring.nb_groups; ++g) {
+            own.group[g].affine[m] = Affine{softened_factor(factor), 0.0f};
+            own.group[g].limit[m] = negative_infinity();
+            if (Config::kHasSoftcap) own.group[g].factor[m] = factor;
+        }
+    });
     order_before_copies();
     arrive(shared_address(&shared.query_ready));
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
     Tiles const tiles = tiles_of(work.share);
-    bool const tells = lane.eighth == 0 && lane.quarter == 0;
+    bool const tells = in_warp == 0;
     RingTurn turn;
     for (u32 tile = tiles.begin + group; tile < tiles.end; tile += ring.nb_groups) {
         u32 const first = tile * Config::kTile;
         WideTile s;
-        u32 index = ring.index(group, turn.item);
+        u32 index = ring.index(group, turn.item), item = ring.item_at(index);
         wait_phase(ring.full_at(index), turn.parity);
-        multiply_keys(ring.item_at(index), ring.empty_at(index), query, in_group, lane, tells, s);
+        multiply_keys(item, ring.empty_at(index), query, in_group, lane, tells, s);
         turn.next(ring);
         if constexpr (Config::kHasSoftcap) cap_scores(args, statistics, lane, s);
-        mask_scores(args, work, first, row, in_group, lane, s);
+        mask_scores(args, work, first, in_group, lane, s);
         soften(statistics, barrier, in_group, lane, s, weights, state);
         order_before_copies();
-        index = ring.index(group, turn.item);
+        index = ring.index(group, turn.item), item = ring.item_at(index);
         wait_phase(ring.full_at(index), turn.parity);
-        clear_outside(ring.item_at(index), first, work.share, barrier, in_group * 32 + lane.eighth * 4 + lane.quarter);
-        multiply_values(ring.item_at(index), ring.empty_at(index), weights, barrier, in_group, lane, tells, state.acc);
+        clear_outside(item, first, work.share, barrier, in_group * 32 + in_warp);
+        multiply_values(item, ring.empty_at(index), weights, barrier, in_group, lane, tells, state.acc);
         turn.next(ring);
     }
     let_next_grids_start();
@@ -254,15 +232,14 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
 
 // This group's partial result, where finish() takes it up.
 inline void store_state(ConsumerState const& state, ConsumerShared const& shared, float* partials, u32 warp, Lane lane) {
-    u32 const of_block = warp / 4, row = of_block % Config::kRowGroups * kColumns;
-    GroupShared const& own = shared.group[of_block];
-    float* const partial = partials + of_block / Config::kRowGroups * kPartialFloats;
+    GroupShared const& own = shared.group[warp / 4];
+    float* const partial = partials + warp / 4 * kPartialFloats;
 #pragma unroll
     for (u32 i = 0; i < kColumns / 4; ++i) {
         u32 const m = i / 2 * 8 + 2 * lane.quarter + i % 2;
         if (warp % 4 == 0 && lane.eighth == 0) {
             float const max = own.limit[m] == negative_infinity() ? negative_infinity() : own.affine[m].base;
-            *reinterpret_cast<Pair*>(stats_of(partial, row + m)) = Pair{max, state.sum[i]};
+            *reinterpret_cast<Pair*>(stats_of(partial, m)) = Pair{max, state.sum[i]};
         }
 #pragma unroll
         for (u32 t = 0; t < Config::kValueTiles; ++t) {
@@ -270,7 +247,7 @@ inline void store_state(ConsumerState const& state, ConsumerShared const& shared
             for (u32 half = 0; half < 2; ++half) {
                 u32 const element = value_element(t, half, warp % 4, lane);
                 if (element < Config::kHeadDimV)
-                    partial[4 * place_of_quad(row + m, element / 4) + element % 4] = state.acc[t][i / 2 * 4 + i % 2 + 2 * half];
+                    partial[4 * place_of_quad(m, element / 4) + element % 4] = state.acc[t][i / 2 * 4 + i % 2 + 2 * half];
             }
         }
     }

@@ -2,13 +2,10 @@
 // codes go to registers, each warp 16 tokens of K, and of each segment of V a quarter of its elements; without fp8 math they become fp16.
 #pragma once
 
-#include "gmma/kv.cuh"
-#include "gmma/wgmma.cuh"
-#include "gmma/wide_query.cuh"
+#include "gmma/tile.cuh"
 
 namespace xqajit::device {
 
-constexpr u32 kSegmentItemBytes = Config::kTile * Config::kSegment;
 constexpr u32 kTilesOfSegment = Config::kSegmentElems / 64;  // of 64 elements of V
 
 // The element of V that row lane/4 + 8 * half of this warp's 16 is, of tile `t` of 64 elements.
@@ -24,7 +21,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
     constexpr u32 kQuerySegmentBytes = Config::kMTile * kQueryRowBytes;
     if constexpr (Config::kFp8Math) {
         constexpr u32 kSteps = Config::kSegment / 32;  // of a segment
-        u64 const keys = matrix_at<Config::kSegment>(item), q = matrix_at<Config::kSegment>(query);
+        u64 const keys = matrix_at<Config::kSegment>(uniform(item)), q = matrix_at<Config::kSegment>(uniform(query));
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < Config::kKeySteps; ++k)
@@ -33,7 +30,7 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
         end_products();
         if (tells) arrive(empty);
     } else if constexpr (Config::k8Bit) {
-        u64 const q = matrix_at(query);
+        u64 const q = matrix_at(uniform(query));
 #pragma unroll
         for (u32 c = 0; c < Config::kChunksK; ++c) {  // at once they have no registers
             Vec16 const low = load_key(item, warp * Config::kTileTokens, c, lane);
@@ -49,12 +46,12 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
 #pragma unroll
             for (u32 i = 0; i < Config::kStepsK; ++i) {
                 u32 const k = c * Config::kStepsK + i;
-                multiply<false>(s, a[i], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
+                multiply<true, false>(s, a[i], advanced(q, k / 4 * kQuerySegmentBytes + k % 4 * 32), k != 0);
             }
             end_products();
         }
     } else {
-        u64 const keys = matrix_at(item), q = matrix_at(query);
+        u64 const keys = matrix_at(uniform(item)), q = matrix_at(uniform(query));
         begin_products();
 #pragma unroll
         for (u32 k = 0; k < Config::kKeySteps; ++k)
@@ -63,18 +60,6 @@ inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, b
         end_products();
         if (tells) arrive(empty);
     }
-}
-
-// V outside the share has weight 0, but its place may hold anything, also NaN: zeros take it. `first`: the tile's first token. All threads
-// of the group; of two that share the tile each does it for itself, as zeros over zeros change nothing that the other reads.
-inline void clear_outside(u32 item, u32 first, TokenRange share, u32 barrier, u32 thread) {
-    if (first >= share.begin && first + Config::kTile <= share.end) return;
-    constexpr u32 kVectors = Config::kSegment / 16;
-    for (u32 x = thread; x < Config::kTile * kVectors * Config::kSegments; x += 128) {
-        if (!inside(share, first + x / kVectors % Config::kTile)) store_shared(item + x * 16, Vec16{{0, 0, 0, 0}});
-    }
-    order_before_copies();
-    sync_some(barrier, 128);
 }
 
 // Where this lane finds its elements of a segment of 8-bit V, four of a token, or two of a segment of 64 bytes: of token
@@ -112,13 +97,13 @@ inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[C
             a[k][t][0] = low.low, a[k][t][1] = low.high, a[k][t][2] = high.low, a[k][t][3] = high.high;
         }
     }
-    u64 const p = matrix_at(weights);
+    u64 const p = matrix_at(uniform(weights));
     begin_products();
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {
 #pragma unroll
         for (u32 t = 0; t < kTilesOfSegment; ++t)
-            multiply<true>(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 2048), 1);
+            multiply<true, true>(acc[segment * kTilesOfSegment + t], a[k][t], advanced(p, k * 2048), 1);
     }
     end_products();
 }
@@ -128,7 +113,7 @@ inline void multiply_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[C
 // float32.
 template <u32 kCount>
 inline void multiply_fp8_codes(u32 const (&codes)[4][4], u32 weights, float (&acc)[Config::kValueTiles][kCount], u32 segment) {
-    u64 const p = matrix_at<64>(weights);
+    u64 const p = matrix_at<64>(uniform(weights));
 #pragma unroll
     for (u32 t = 0; t < kTilesOfSegment; ++t) {
         u32 a[2][4];  // [32 tokens]
@@ -166,7 +151,7 @@ template <u32 kCount> inline void multiply_values(u32 item, u32 empty, u32 weigh
             }
         }
     } else {
-        u64 const values = matrix_at(item), p = matrix_at(weights);
+        u64 const values = matrix_at(uniform(item)), p = matrix_at(uniform(weights));
         sync_some(barrier, 128);
         begin_products();
 #pragma unroll

@@ -297,6 +297,38 @@ xqajit_status xqajit_cache_gc(xqajit_service* service, xqajit_gc_options const* 
     });
 }
 
+xqajit_status xqajit_cache_export(xqajit_service* service, char const* file, char** json) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(file);
+        XQAJIT_REQUIRE(json);
+        Result<Service::ExportReport> const exported = service->service->cache_export(file);
+        if (!exported.ok()) return exported.status();
+        XQAJIT_RETURN_IF_ERROR(hand_out(exported->json, json));
+        return exported->status;
+    });
+}
+
+xqajit_status xqajit_cache_import(xqajit_service* service, char const* file, xqajit_import_options const* options, char** json) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(file);
+        XQAJIT_REQUIRE(json);
+        xqajit_import_options known = XQAJIT_IMPORT_OPTIONS_INIT;
+        if (options != nullptr) XQAJIT_RETURN_IF_ERROR(xqajit::copy_versioned(*options, sizeof(xqajit_import_options), known));
+        return hand_out(service->service->cache_import(file, known), json);
+    });
+}
+
+xqajit_status xqajit_cache_show_bundle(xqajit_service* service, char const* file, char** json) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(file);
+        XQAJIT_REQUIRE(json);
+        return hand_out(service->service->cache_show_bundle(file), json);
+    });
+}
+
 xqajit_status xqajit_cache_explain_miss(xqajit_service* service, char const* key_prefix, xqajit_params const* params,
                                         char const* arch, char** json) {
     return guarded([&]() -> Status {

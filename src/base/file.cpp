@@ -25,49 +25,14 @@ Status write_failure(std::string const& name, char const* step, int error) {
     return unavailable("cannot write " + name + ": " + step + ": " + errno_text(error));
 }
 
-Result<std::string> read_open_file(UniqueFd file, std::string const& path, std::uint64_t max_bytes) {
-    struct stat info {};
-    if (::fstat(file.get(), &info) != 0) return read_failure(path, errno);
-    if (!S_ISREG(info.st_mode)) return invalid_argument("cannot read " + path + ": it is not a regular file");
-    auto const too_large = [&](std::uint64_t size) {
-        return invalid_argument(path + " has " + std::to_string(size) + " bytes: at most " + std::to_string(max_bytes) +
-                                " are accepted");
-    };
-    auto const size = static_cast<std::uint64_t>(info.st_size);
-    if (size > max_bytes) return too_large(size);
-
-    std::string bytes(size, '\0');
-    std::size_t filled = 0;
-    while (true) {
-        if (filled == bytes.size()) {  // the file may have grown since fstat
-            char next = 0;
-            ssize_t const count = ::read(file.get(), &next, 1);
-            if (count == 0) break;
-            if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return read_failure(path, errno);
-            if (bytes.size() == max_bytes) return too_large(max_bytes + 1);
-            bytes.push_back(next);
-            ++filled;
-            continue;
-        }
-        ssize_t const count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return read_failure(path, errno);
-        if (count == 0) break;
-        filled += static_cast<std::size_t>(count);
-    }
-    bytes.resize(filled);
-    return bytes;
-}
-
 std::string temporary_name() {
     static std::atomic<std::uint32_t> counter{0};
     return kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
 }
 
-Status write_synced(UniqueFd file, std::string const& name, std::string_view bytes) {
+Status write_and_close(UniqueFd file, std::string const& name, std::string_view bytes, Sync sync) {
     if (!write_all(file.get(), bytes)) return write_failure(name, "write", errno);
-    if (::fsync(file.get()) != 0) return write_failure(name, "fsync", errno);
+    if (sync == Sync::kNow && ::fsync(file.get()) != 0) return write_failure(name, "fsync", errno);
     // A network file system may report a full disk at close only. Linux closes the descriptor even where close fails.
     if (::close(file.release()) != 0 && errno != EINTR) return write_failure(name, "close", errno);
     return {};
@@ -113,6 +78,41 @@ std::string errno_text(int error) {
     return std::string(text) + " (" + name + ")";
 }
 
+Result<std::string> read_open_file(UniqueFd file, std::string const& path, std::uint64_t max_bytes) {
+    struct stat info {};
+    if (::fstat(file.get(), &info) != 0) return read_failure(path, errno);
+    if (!S_ISREG(info.st_mode)) return invalid_argument("cannot read " + path + ": it is not a regular file");
+    auto const too_large = [&](std::uint64_t size) {
+        return invalid_argument(path + " has " + std::to_string(size) + " bytes: at most " + std::to_string(max_bytes) +
+                                " are accepted");
+    };
+    auto const size = static_cast<std::uint64_t>(info.st_size);
+    if (size > max_bytes) return too_large(size);
+
+    std::string bytes(size, '\0');
+    std::size_t filled = 0;
+    while (true) {
+        if (filled == bytes.size()) {  // the file may have grown since fstat
+            char next = 0;
+            ssize_t const count = ::read(file.get(), &next, 1);
+            if (count == 0) break;
+            if (count < 0 && errno == EINTR) continue;
+            if (count < 0) return read_failure(path, errno);
+            if (bytes.size() == max_bytes) return too_large(max_bytes + 1);
+            bytes.push_back(next);
+            ++filled;
+            continue;
+        }
+        ssize_t const count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return read_failure(path, errno);
+        if (count == 0) break;
+        filled += static_cast<std::size_t>(count);
+    }
+    bytes.resize(filled);
+    return bytes;
+}
+
 // O_NONBLOCK: opening a FIFO that somebody left under the name must not hang. It changes nothing for a regular file.
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes) {
     UniqueFd file = above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -126,21 +126,31 @@ Result<std::string> read_file_at(int directory, std::string const& name, std::ui
     return read_open_file(std::move(file), name, max_bytes);
 }
 
-Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes) {
+Result<std::string> write_temporary_at(int directory, std::string const& name, std::string_view bytes, Sync sync, mode_t mode) {
     std::string temporary;
     UniqueFd file;
     for (int attempt = 0; !file.valid(); ++attempt) {
         temporary = temporary_name();
-        file = above_standard(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+        file = above_standard(::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
         if (!file.valid() && (errno != EEXIST || attempt == kNameAttempts)) return write_failure(name, "create", errno);
     }
-    Status status = write_synced(std::move(file), name, bytes);
-    if (status.ok() && ::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
-        status = write_failure(name, "rename", errno);
-    if (!status.ok()) {
-        ::unlinkat(directory, temporary.c_str(), 0);
-        return status;
-    }
+    Status status = write_and_close(std::move(file), name, bytes, sync);
+    if (status.ok()) return temporary;
+    ::unlinkat(directory, temporary.c_str(), 0);
+    return status;
+}
+
+Status rename_temporary_at(int directory, std::string const& temporary, std::string const& name) {
+    if (::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return {};
+    Status status = write_failure(name, "rename", errno);
+    ::unlinkat(directory, temporary.c_str(), 0);
+    return status;
+}
+
+Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes, mode_t mode) {
+    Result<std::string> const temporary = write_temporary_at(directory, name, bytes, Sync::kNow, mode);
+    if (!temporary.ok()) return temporary.status();
+    XQAJIT_RETURN_IF_ERROR(rename_temporary_at(directory, *temporary, name));
     // Makes the rename durable. The file is complete either way, and some file systems cannot sync a directory.
     ::fsync(directory);
     return {};

@@ -1,6 +1,8 @@
 // Files and directories with the checks that a trusted cache needs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,11 +40,19 @@ UniqueFd above_standard(int fd);
 // file, or has more than max_bytes, which bounds what a damaged or hostile file can make us allocate. INTERNAL: reading failed.
 Result<std::string> read_file(std::string const& path, std::uint64_t max_bytes);
 Result<std::string> read_file_at(int directory, std::string const& name, std::uint64_t max_bytes);  // O_NOFOLLOW
+// Of a file that the caller has opened, and perhaps judged; path: its name in errors.
+Result<std::string> read_open_file(UniqueFd file, std::string const& path, std::uint64_t max_bytes);
 
-// Temporary file (mode 0600) in the same directory, written, fsynced, renamed over `name`, the directory fsynced. Leaves no temporary
+// Temporary file in the same directory, written, fsynced, renamed over `name`, the directory fsynced. Leaves no temporary
 // file behind on failure (a killed process does: its name starts with kTemporaryPrefix). UNAVAILABLE names the step and errno's text.
 inline constexpr char kTemporaryPrefix[] = ".tmp-";
-Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes);
+Status write_file_atomic_at(int directory, std::string const& name, std::string_view bytes, mode_t mode = 0600);
+// The same in two steps, for several files at once; kLater: the caller syncs the file system between them. The first gives the temporary
+// file's name; where the second fails the file is removed.
+enum class Sync { kNow, kLater };
+Result<std::string> write_temporary_at(int directory, std::string const& name, std::string_view bytes, Sync sync,
+                                       mode_t mode = 0600);
+Status rename_temporary_at(int directory, std::string const& temporary, std::string const& name);
 
 // The whole of bytes, past interrupts and short writes. False, and errno says why.
 bool write_all(int fd, std::string_view bytes);

@@ -16,6 +16,9 @@ namespace xqajit {
 enum class SettingId {
     kCacheDir,
     kCacheMaxSize,
+    kCacheKeyFile,
+    kCacheLayers,
+    kCacheCopyHits,
     kNvrtcPath,
     kArch,
     kForceKernel,

@@ -54,7 +54,7 @@ std::uint32_t largest_cluster(KernelSpec const& spec, LaunchBounds const& bounds
 // short rows two of them are needed to keep the memory busy.
 std::uint32_t blocks_for_parts(KernelSpec const& spec) {
     device::GmmaShape const shape = shape_of(spec);
-    bool const short_rows = shape.segments * shape.segment_bytes <= kShortRow && !shape.wide;
+    bool const short_rows = shape.segments * shape.segment_bytes <= kShortRow && shape.form == device::GmmaForm::kNarrow;
     return short_rows ? large_blocks(spec) : 1;
 }
 
@@ -104,7 +104,7 @@ BlockShape gmma_blocks(KernelSpec const& spec, LaunchBounds const& bounds, std::
     bool const short_shares = !block.fills && bounds.max_len <= kShortShare * block.cluster;
     block.even_half_waves = short_shares ? 0 : 2;
     Rings const rings = fitting(spec, groups, blocks, bounds.smem_optin);
-    block.threads = device::gmma_threads(rings.groups, shape_of(spec).row_groups);
+    block.threads = device::gmma_threads(rings.groups);
     block.at_once = at_once(bounds, block.cluster, blocks);
     block.ring_items = rings.items;
     block.dynamic_smem = dynamic_smem(spec, rings.groups, rings.items);

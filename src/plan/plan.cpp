@@ -164,8 +164,8 @@ Result<LaunchPlan> make_plan(KernelSpec const& spec, LaunchBounds const& bounds)
     plan.grid_x = static_cast<std::uint32_t>(blocks);
     plan.nb_sub_seq = static_cast<std::uint32_t>(most_parts);
     plan.nb_slots = static_cast<std::uint32_t>(slots * blocks_of_part);
-    plan.workspace_bytes =
-        workspace_for(std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq), plan.nb_slots * partial_bytes(spec));
+    std::uint64_t const counters = std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq) * plan.cluster_size;
+    plan.workspace_bytes = workspace_for(counters, plan.nb_slots * partial_bytes(spec));
     plan.dynamic_smem = block.dynamic_smem;
     plan.ring_items = block.ring_items;
     return plan;

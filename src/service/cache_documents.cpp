@@ -7,18 +7,12 @@
 #include "base/json.h"
 #include "service/documents.h"
 #include "service/impl.h"
+#include "service/metadata.h"
 
 namespace xqajit {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A corrupt file is compiled again; one that cannot be read wants its permissions or its disk mended.
-Json with_state(Json json, Status const& status) {
-    json["state"] = status.ok() ? "ok" : status.code() == XQAJIT_CACHE_CORRUPT ? "corrupt" : "unreadable";
-    if (!status.ok()) json["error"] = status.message();
-    return json;
-}
 
 Json entry_json(cache::ListedEntry const& entry) {
     Json json = with_state({{"key", key_text(entry.key)},
@@ -27,12 +21,18 @@ Json entry_json(cache::ListedEntry const& entry) {
                             {"is_ptx", entry.is_ptx},
                             {"ok", entry.status.ok()}},
                            entry.status);
-    Json metadata = Json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
-    json["metadata"] = metadata.is_object() ? std::move(metadata) : Json(nullptr);
+    json["metadata"] = parse_metadata(entry.metadata);
     return json;
 }
 
 }  // namespace
+
+// A corrupt file is compiled again; one that cannot be read wants its permissions or its disk mended.
+Json with_state(Json json, Status const& status) {
+    json["state"] = status.ok() ? "ok" : status.code() == XQAJIT_CACHE_CORRUPT ? "corrupt" : "unreadable";
+    if (!status.ok()) json["error"] = status.message();
+    return json;
+}
 
 std::string key_text(CacheKey const& key) { return key.body.hex() + "/" + key.compiler.hex(); }
 
@@ -58,6 +58,24 @@ Json store_json(cache::DiskStore const& store) {
             {"exists", state.exists},
             {"writable", state.writable},
             {"reason", state.reason}};
+}
+
+Json layers_json(cache::Layers const& layers) {
+    Json list = Json::array();
+    for (cache::LayerState const& state : layers.states()) {
+        bool const usable = state.kind != cache::LayerKind::kUnusable;
+        bool const is_bundle = state.kind == cache::LayerKind::kBundle;
+        Json json = {{"path", state.path},
+                     {"origin", state.origin},
+                     {"kind", !usable     ? Json(nullptr)
+                              : is_bundle ? Json("bundle")
+                                          : Json("directory")},
+                     {"usable", usable},
+                     {"reason", state.reason}};
+        if (is_bundle) json.update({{"entries", state.entries}, {"bytes", state.bytes}});
+        list.push_back(std::move(json));
+    }
+    return list;
 }
 
 Result<std::string> Service::cache_list() {
@@ -187,6 +205,7 @@ Result<Service::GcReport> Service::cache_gc(xqajit_gc_options const& options) {
 Result<std::string> Service::cache_path() {
     Json json = {{"schema", "xqajit.cache.path/1"}};
     json.update(store_json(*impl_->store));
+    json["layers"] = layers_json(*impl_->layers);
     return to_text(json, 1);
 }
 

@@ -97,6 +97,7 @@ Result<std::string> Service::doctor() {
                        {"worker", worker_json(impl_->settings)},
                        {"driver", driver_json()},
                        {"cache", cache_json(*impl_->store)},
+                       {"layers", layers_json(*impl_->layers)},
                        {"settings", settings_json(impl_->settings)},
                        {"warnings", std::move(warnings)}};
     return to_text(json, 1);

@@ -4,11 +4,16 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "cache/disk_store.h"
+#include "cache/layers.h"
 
 namespace xqajit {
 
 // Named and effective path, origin, usable, exists, writable, reason.
 nlohmann::ordered_json store_json(cache::DiskStore const& store);
+// Each layer below the directory: path, origin, kind, usable, reason; of a bundle its entries and bytes too.
+nlohmann::ordered_json layers_json(cache::Layers const& layers);
+// with state ("ok", "corrupt", "unreadable") and, unless it is ok, error
+nlohmann::ordered_json with_state(nlohmann::ordered_json json, Status const& status);
 std::string key_text(CacheKey const& key);  // "<body>/<compiler>"
 // UNAVAILABLE where the directory cannot be read: that is no empty store.
 Status usable(cache::DiskStore const& store);

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "service/impl.h"
+#include "service/metadata.h"
 
 namespace xqajit {
 namespace {
@@ -71,9 +72,12 @@ Json key_json(CompileRequest const& request, ImageKey const& key, Toolchain& too
 Json image_json(KernelImages const& images, Toolchain& toolchain, CompileRequest const& request, ImageKey const& key) {
     if (images.in_memory(key)) return {{"from", "memory"}};
     if (std::shared_ptr<KernelImage const> const image = images.peek(key)) {
-        Json json = {{"from", "disk"}, {"bytes", image->image.size()}, {"is_ptx", image->is_ptx}};
+        Json json = {{"from", "disk"},
+                     {"layer", kLayerNames[static_cast<std::size_t>(image->layer)]},
+                     {"bytes", image->image.size()},
+                     {"is_ptx", image->is_ptx}};
         if (image->key != key.key) json["note"] = "compiled by another NVRTC (XQAJIT_COMPILER_MATCH)";
-        json["metadata"] = parse(image->metadata);
+        json["metadata"] = parse_metadata(image->metadata);
         return json;
     }
     if (Status const why = toolchain.can_compile(request.target); !why.ok())

@@ -72,7 +72,7 @@ Fields fields_of(CompileRequest const& request) {
 
 // Metadata is whatever the file says: what it does not have as text is missing.
 Fields fields_of(cache::ListedEntry const& entry) {
-    Json const metadata = Json::parse(entry.metadata, nullptr, /*allow_exceptions=*/false);
+    Json const metadata = parse_metadata(entry.metadata);
     Fields fields;
     if (!metadata.is_object()) return fields;
     for (char const* name : {"family", "target", "key_format", "sources"})

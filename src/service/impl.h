@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cache/disk_store.h"
+#include "cache/layers.h"
 #include "cache/registry.h"
 #include "driver/context.h"
 #include "driver/module.h"
@@ -38,18 +39,20 @@ struct PreparedKernel {
 };
 
 struct Service::Impl {
-    explicit Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk)
+    Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk, std::shared_ptr<cache::Layers const> below)
         : settings(std::move(parsed)),
           overrides(std::move(forced)),
           store(std::move(disk)),
+          layers(std::move(below)),
           toolchain(settings),
-          images(settings, store, toolchain, metrics),
+          images(settings, store, layers, toolchain, metrics),
           recorder(settings.text(SettingId::kRecordShapes)),
           debug(settings.flag(SettingId::kDebug)) {}
 
     Settings const settings;
     Overrides const overrides;
     std::shared_ptr<cache::DiskStore> const store;
+    std::shared_ptr<cache::Layers const> const layers;  // below the store
     Toolchain toolchain;
     Metrics metrics;
     KernelImages images;

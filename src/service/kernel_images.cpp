@@ -17,16 +17,34 @@ std::string describe(CompileRequest const& request, CacheKey const& key) {
     return fmt::format("{} {} {}", family_name(request.family), request.target, key.body.hex().substr(0, 12));
 }
 
-std::shared_ptr<KernelImage const> from_disk(cache::Entry&& entry) {
+std::shared_ptr<KernelImage const> from_disk(cache::Entry&& entry, Layer layer) {
     return std::make_shared<KernelImage const>(
-        KernelImage{entry.key, std::move(entry.image), entry.is_ptx, true, std::move(entry.metadata)});
+        KernelImage{entry.key, std::move(entry.image), entry.is_ptx, true, std::move(entry.metadata), layer});
+}
+
+std::shared_ptr<KernelImage const> from_layer(cache::LayerEntry&& found) {
+    return from_disk(std::move(found.entry), found.kind == cache::LayerKind::kBundle ? Layer::kBundle : Layer::kSystem);
+}
+
+// The user's directory first: what is compiled anew there goes before a layer's.
+template <class Below> std::shared_ptr<KernelImage const> first_of(std::optional<cache::Entry>&& users, Below const& below) {
+    if (users) return from_disk(std::move(*users), Layer::kUser);
+    std::optional<cache::LayerEntry> found = below();
+    return found ? from_layer(std::move(*found)) : nullptr;
+}
+
+template <class Exact, class Any> std::shared_ptr<KernelImage const> find(ImageKey const& key, Exact const& exact, Any const& any) {
+    std::shared_ptr<KernelImage const> image;
+    if (key.compiler.ok()) image = exact(key.key);
+    if (image == nullptr && key.any_compiler) image = any(key.key.body);
+    return image;
 }
 
 }  // namespace
 
-KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain,
-                           Metrics& metrics)
-    : settings_(settings), store_(std::move(store)), toolchain_(toolchain), metrics_(metrics) {}
+KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store,
+                           std::shared_ptr<cache::Layers const> layers, Toolchain& toolchain, Metrics& metrics)
+    : settings_(settings), store_(std::move(store)), layers_(std::move(layers)), toolchain_(toolchain), metrics_(metrics) {}
 
 ImageKey KernelImages::key_of(CompileRequest const& request) { return with_compiler(key_for(request, Digest{}).body); }
 
@@ -74,35 +92,46 @@ Result<std::shared_ptr<KernelImage const>> KernelImages::replace(CompileRequest 
 bool KernelImages::in_memory(ImageKey const& key) const { return slots_.find({key.key}) != nullptr; }
 
 std::shared_ptr<KernelImage const> KernelImages::peek(ImageKey const& key) const {
-    std::optional<cache::Entry> entry;
-    if (key.compiler.ok()) entry = store_->peek(key.key);
-    if (!entry && key.any_compiler) entry = store_->peek_any_compiler(key.key.body);
-    return entry ? from_disk(std::move(*entry)) : nullptr;
+    return find(
+        key, [&](CacheKey const& exact) { return first_of(store_->peek(exact), [&] { return layers_->peek(exact); }); },
+        [&](Digest const& body) {
+            return first_of(store_->peek_any_compiler(body), [&] { return layers_->peek_any_compiler(body); });
+        });
 }
 
 std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& request, ImageKey const& key) {
     auto const start = std::chrono::steady_clock::now();
-    std::optional<cache::Entry> entry;
-    if (key.compiler.ok()) entry = store_->load(key.key);
-    if (!entry && key.any_compiler) entry = store_->load_any_compiler(key.key.body);
-    if (!entry) {
+    std::shared_ptr<KernelImage const> image = find(
+        key, [&](CacheKey const& exact) { return first_of(store_->load(exact), [&] { return layers_->load(exact); }); },
+        [&](Digest const& body) {
+            return first_of(store_->load_any_compiler(body), [&] { return layers_->load_any_compiler(body); });
+        });
+    if (image == nullptr) {
         ++metrics_.misses;
         return nullptr;
     }
-    std::shared_ptr<KernelImage const> image = from_disk(std::move(*entry));
     count_hit(request, key, *image, start);
+    if (image->layer != Layer::kUser && settings_.flag(SettingId::kCacheCopyHits)) copy_hit(*image);
     return image;
+}
+
+void KernelImages::copy_hit(KernelImage const& image) {
+    cache::Entry const entry{image.key, image.metadata, image.is_ptx, image.image};
+    auto const start = std::chrono::steady_clock::now();
+    if (!store_->store(entry).ok()) return;  // it warns once by itself
+    metrics_.stored_bytes += entry.image.size();
+    metrics_.time(Phase::kStore, std::chrono::steady_clock::now() - start);
 }
 
 void KernelImages::count_hit(CompileRequest const& request, ImageKey const& key, KernelImage const& image,
                              std::chrono::steady_clock::time_point start) {
     std::chrono::duration<double, std::milli> const elapsed = std::chrono::steady_clock::now() - start;
-    metrics_.count_hit(Layer::kUser);
+    metrics_.count_hit(image.layer);
     metrics_.read_bytes += image.image.size();
     metrics_.time(Phase::kRead, std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed));
     if (!log::enabled(log::Level::kInfo)) return;
-    log::info(fmt::format("{}: disk hit in {:.2f} ms, {} bytes{}", describe(request, image.key), elapsed.count(),
-                          image.image.size(),
+    log::info(fmt::format("{}: disk hit ({}) in {:.2f} ms, {} bytes{}", describe(request, image.key),
+                          kLayerNames[static_cast<std::size_t>(image.layer)], elapsed.count(), image.image.size(),
                           image.key != key.key ? ", compiled by another NVRTC (" + nvrtc_version_of(image.metadata) + ")" : ""));
 }
 

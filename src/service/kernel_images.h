@@ -1,4 +1,4 @@
-// The image of a kernel by its key: from memory, the disk store or the compiler, in that order.
+// The image of a kernel by its key: from memory, the disk store, the layers below it or the compiler, in that order.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cache/disk_store.h"
+#include "cache/layers.h"
 #include "cache/registry.h"
 #include "service/metrics.h"
 #include "service/toolchain.h"
@@ -19,7 +20,8 @@ struct KernelImage {
     std::string image;  // cubin or PTX
     bool is_ptx = false;
     bool from_disk = false;
-    std::string metadata;  // JSON, as in the disk entry
+    std::string metadata;        // JSON, as in the disk entry
+    Layer layer = Layer::kUser;  // where an image from disk was
 };
 
 // The key of a request as things stand now, and which entries of the store may serve it.
@@ -32,7 +34,8 @@ struct ImageKey {
 // Thread-safe. One compile a key in this process; among processes that share the store one too, as far as its locks reach.
 class KernelImages {
 public:
-    KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, Toolchain& toolchain, Metrics& metrics);
+    KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, std::shared_ptr<cache::Layers const> layers,
+                 Toolchain& toolchain, Metrics& metrics);
 
     ImageKey key_of(CompileRequest const& request);
     ImageKey with_compiler(Digest const& body);  // of a request whose body is known
@@ -46,7 +49,8 @@ public:
     // compile in this process, which NVRTC ends itself.
     void stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELAXED); }
 
-    // The store alone; null: a miss. load() counts both, and logs a hit; peek() leaves no trace.
+    // The store and the layers; null: a miss. load() counts both, logs a hit, and copies a layer's into the store where
+    // XQAJIT_CACHE_COPY_HITS asks for it; peek() leaves no trace.
     std::shared_ptr<KernelImage const> load(CompileRequest const& request, ImageKey const& key);
     std::shared_ptr<KernelImage const> peek(ImageKey const& key) const;
     // The right to compile the key among the processes that share the store. `wait`: for one that compiles it now, as long as
@@ -73,6 +77,7 @@ private:
         std::mutex mutex;
         std::shared_ptr<KernelImage const> image;
     };
+    void copy_hit(KernelImage const& image);
     Result<std::shared_ptr<KernelImage const>> compile(CompileRequest const& request, ImageKey const& key);
     // Unless another process does it meanwhile.
     Result<std::shared_ptr<KernelImage const>> compile_once(CompileRequest const& request, ImageKey const& key,
@@ -82,6 +87,7 @@ private:
 
     Settings const& settings_;
     std::shared_ptr<cache::DiskStore> store_;
+    std::shared_ptr<cache::Layers const> layers_;
     Toolchain& toolchain_;
     Metrics& metrics_;
     int stop_ = 0;  // accessed atomically

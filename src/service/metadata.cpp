@@ -40,8 +40,20 @@ std::string metadata_of(CompileRequest const& request, CompiledImage const& comp
     return to_text(metadata);
 }
 
+nlohmann::ordered_json parse_metadata(std::string const& metadata) {
+    using Json = nlohmann::ordered_json;
+    constexpr int kMostLevels = 16;
+    bool is_shallow = true;
+    auto const keep = [&](int depth, Json::parse_event_t, Json const&) {
+        is_shallow = is_shallow && depth < kMostLevels;
+        return is_shallow;
+    };
+    Json json = Json::parse(metadata, keep, /*allow_exceptions=*/false);
+    return is_shallow && json.is_object() ? json : Json(nullptr);
+}
+
 std::string nvrtc_version_of(std::string const& metadata) {
-    nlohmann::json const object = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+    nlohmann::ordered_json const object = parse_metadata(metadata);
     if (!object.is_object() || !object.contains("nvrtc_version") || !object["nvrtc_version"].is_string()) return "unknown";
     return object["nvrtc_version"].get<std::string>();
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "service/metadata.h"
 
 namespace xqajit {
 namespace {
@@ -24,7 +25,7 @@ Json job_json(PrewarmJob const& job) {
     json["result"] = job.result;
     if (job.tries > 1) json["tries"] = job.tries;
     if (job.image != nullptr) {
-        Json const metadata = Json::parse(job.image->metadata, nullptr, /*allow_exceptions=*/false);
+        Json const metadata = parse_metadata(job.image->metadata);
         json["ms"] = job.ms;
         json["bytes"] = job.image->image.size();
         for (char const* field : {"registers", "spill_bytes"})

@@ -1,6 +1,7 @@
 #include "service/service.h"
 
 #include "base/log.h"
+#include "cache/embedded_bundle.h"
 #include "service/impl.h"
 
 namespace xqajit {
@@ -36,7 +37,9 @@ Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {
 
     std::unique_ptr<Service> service(new Service);
     std::shared_ptr<cache::DiskStore> store = open_store(*settings, cache_dir);
-    service->impl_ = std::make_unique<Impl>(std::move(settings).value(), std::move(overrides).value(), std::move(store));
+    auto layers = std::make_shared<cache::Layers const>(settings->text(SettingId::kCacheLayers), cache::embedded_bundle());
+    service->impl_ =
+        std::make_unique<Impl>(std::move(settings).value(), std::move(overrides).value(), std::move(store), std::move(layers));
     return service;
 }
 
@@ -44,7 +47,8 @@ xqajit_stats Service::stats() const {
     xqajit_stats stats = XQAJIT_STATS_INIT;
     MetricsSnapshot const counted = impl_->counted();
     stats.memory_hits = counted.hits[static_cast<std::size_t>(Layer::kMemory)];
-    stats.disk_hits = counted.hits[static_cast<std::size_t>(Layer::kUser)];
+    for (Layer const layer : {Layer::kUser, Layer::kSystem, Layer::kBundle})
+        stats.disk_hits += counted.hits[static_cast<std::size_t>(layer)];
     stats.compiles = counted.compiles;
     stats.compile_failures = counted.compile_failures;
     stats.quarantined = counted.quarantined;

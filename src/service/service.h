@@ -47,6 +47,13 @@ public:
         Status status;
     };
     Result<GcReport> cache_gc(xqajit_gc_options const& options);
+    struct ExportReport {
+        std::string json;
+        Status status;
+    };
+    Result<ExportReport> cache_export(std::string const& file);
+    Result<std::string> cache_import(std::string const& file, xqajit_import_options const& options);
+    Result<std::string> cache_show_bundle(std::string const& file);
     Result<std::string> cache_explain_miss(std::string_view key_prefix, XQAParams const* params, char const* arch);
     Result<std::string> cache_path();
     Result<std::string> doctor();

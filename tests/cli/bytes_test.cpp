@@ -33,7 +33,11 @@ std::vector<Row> rows_of(std::string const& folder, std::string const& list) {
         rows.push_back({"XQAJIT_CACHE_DIR", path, {"cache", verb}});
         rows.push_back({"UNUSED", "", {"cache", verb, "--cache-dir", path}});
     }
-    for (char const* setting : {"XQAJIT_CACHE_DIR", "XQAJIT_NVRTC_PATH", "XQAJIT_WORKER", "XQAJIT_RECORD_SHAPES"})
+    rows.push_back({"XQAJIT_CACHE_LAYERS", path, {"cache", "path"}});
+    rows.push_back({"UNUSED", "", {"cache", "export", path + ".xqb"}});
+    rows.push_back({"UNUSED", "", {"cache", "show", path + ".xqb"}});
+    for (char const* setting : {"XQAJIT_CACHE_DIR", "XQAJIT_NVRTC_PATH", "XQAJIT_WORKER", "XQAJIT_RECORD_SHAPES",
+                                "XQAJIT_CACHE_LAYERS", "XQAJIT_CACHE_KEY_FILE"})
         rows.push_back({setting, path, {"doctor"}});
     return rows;
 }

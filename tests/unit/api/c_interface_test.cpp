@@ -96,6 +96,15 @@ TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
     refused("service", xqajit_cache_gc(nullptr, &gc, &text));
     refused("options", xqajit_cache_gc(s, nullptr, &text));
     refused("json", xqajit_cache_gc(s, &gc, nullptr));
+    refused("service", xqajit_cache_export(nullptr, "a", &text));
+    refused("file", xqajit_cache_export(s, nullptr, &text));
+    refused("json", xqajit_cache_export(s, "a", nullptr));
+    refused("service", xqajit_cache_import(nullptr, "a", nullptr, &text));
+    refused("file", xqajit_cache_import(s, nullptr, nullptr, &text));
+    refused("json", xqajit_cache_import(s, "a", nullptr, nullptr));
+    refused("service", xqajit_cache_show_bundle(nullptr, "a", &text));
+    refused("file", xqajit_cache_show_bundle(s, nullptr, &text));
+    refused("json", xqajit_cache_show_bundle(s, "a", nullptr));
     refused("service", xqajit_cache_explain_miss(nullptr, "a", &params, "sm_90a", &text));
     refused("json", xqajit_cache_explain_miss(s, "a", &params, "sm_90a", nullptr));
     refused("service", xqajit_cache_path(nullptr, &text));

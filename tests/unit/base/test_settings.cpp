@@ -25,6 +25,9 @@ std::vector<Values> const kValues{
     {SettingId::kCacheMaxSize,
      {"1", "1048576", "512M", "2G", "1T", "64k"},
      {"0", "0G", "-1", "2GB", "1.5G", "G", "02G", " 2G", "99999999T"}},
+    {SettingId::kCacheKeyFile, {"/etc/xqajit/key"}, {}},
+    {SettingId::kCacheLayers, {"/usr/share/xqajit/cache", "/a:/b.xqb", ":/a:"}, {}},  // what it names is judged when it is opened
+    {SettingId::kCacheCopyHits, {"0", "1"}, {"2", "true", "yes"}},
     {SettingId::kNvrtcPath, {"/opt/libnvrtc.so.12"}, {}},
     {SettingId::kArch, {"sm_90a", "9.0a"}, {}},  // the architecture table judges it
     {SettingId::kForceKernel,

@@ -42,12 +42,13 @@ TEST_CASE("the grid is one axis of part, KV head and row block, and holds the wo
         CHECK(plan->nb_sub_seq >= 1);
         CHECK((plan->nb_extra_parts == 0 || balanced));
         CHECK((plan->tokens_per_sub_seq == 0) == (bounds.division != XQAJIT_DIVISION_INVARIANT));
-        // Nothing is kept where no request has two parts, and the counters of each level of the merge are one a slot.
+        // Nothing is kept where no request has two parts, and the counters of each level of the merge are one a slot and
+        // block of a cluster.
         std::uint64_t const slots = balanced ? device::balanced_slots(plan->nb_extra_parts) : plan->nb_sub_seq == 1 ? 0 : parts;
         CHECK(plan->nb_slots == slots * blocks_of_part);
         CHECK((plan->nb_slots == 0) == (plan->nb_sub_seq == 1));
-        CHECK(plan->workspace_bytes == workspace_for(std::uint64_t{device::merge_levels(plan->nb_sub_seq)} * plan->nb_slots,
-                                                     plan->nb_slots * partial_bytes(spec)));
+        std::uint64_t const counters = std::uint64_t{device::merge_levels(plan->nb_sub_seq)} * plan->nb_slots * plan->cluster_size;
+        CHECK(plan->workspace_bytes == workspace_for(counters, plan->nb_slots * partial_bytes(spec)));
         CHECK((plan->workspace_bytes == 0) == (plan->nb_slots == 0));
     }
 }

@@ -22,7 +22,9 @@ std::uint64_t partials_of(LaunchPlan const& plan, KernelSpec const& spec) {
     return std::uint64_t{plan.nb_slots} * device::partial_floats(spec.m_tile, spec.head_dim_v) * 4;
 }
 
-std::uint64_t counters_of(LaunchPlan const& plan) { return std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq); }
+std::uint64_t counters_of(LaunchPlan const& plan) {
+    return std::uint64_t{plan.nb_slots} * device::merge_levels(plan.nb_sub_seq) * plan.cluster_size;
+}
 
 }  // namespace
 

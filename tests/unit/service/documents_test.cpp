@@ -133,6 +133,9 @@ TEST_CASE("every setting acts visibly, is refused by name when illegal, and is l
     Row const rows[] = {
         {SettingId::kCacheDir, cache.c_str(), nullptr, nullptr, nullptr},
         {SettingId::kCacheMaxSize, "2G", "2GB", nullptr, nullptr},
+        {SettingId::kCacheKeyFile, "/no/key", nullptr, nullptr, nullptr},
+        {SettingId::kCacheLayers, "/no/layer", nullptr, nullptr, nullptr},
+        {SettingId::kCacheCopyHits, "1", "2", nullptr, nullptr},
         {SettingId::kNvrtcPath, "/nowhere", nullptr, at("/key/compiler"), nullptr},
         {SettingId::kArch, "sm_86", "sm_8G", at("/arch/target"), "sm_86"},
         {SettingId::kForceKernel, "mmha", "hmmma", at("/overrides/force_kernel"), json({"mmha"})},

@@ -26,6 +26,8 @@ Exposition exposition(Service& service, std::int32_t scope = XQAJIT_METRICS_SERV
     return parsed;
 }
 
+json hits(std::uint64_t memory, std::uint64_t user) { return {{"memory", memory}, {"user", user}, {"system", 0}, {"bundle", 0}}; }
+
 // One of everything, each number another.
 MetricsSnapshot sample() {
     std::uint64_t next = 1;
@@ -56,7 +58,7 @@ TEST_CASE("every way to a kernel is counted by its layer, with the time of each 
     json const first = metrics(*cold);
     CHECK(first["schema"] == "xqajit.metrics/1");
     CHECK(first["scope"] == "service");
-    CHECK(first["hits"] == json({{"memory", 2}, {"user", 0}}));
+    CHECK(first["hits"] == hits(2, 0));
     CHECK(first["misses"] == 1);
     CHECK(first["compiles"] == 1);
     CHECK(first["launches"] == 1);
@@ -72,7 +74,7 @@ TEST_CASE("every way to a kernel is counted by its layer, with the time of each 
     auto const warm = world.service();
     require_ok(warm->prepare(plain_params()));
     json const second = metrics(*warm);
-    CHECK(second["hits"] == json({{"memory", 0}, {"user", 1}}));
+    CHECK(second["hits"] == hits(0, 1));
     CHECK(second["misses"] == 0);
     CHECK(second["read_bytes"] == first["stored_bytes"]);
     CHECK(second["seconds"]["read"]["count"] == 1);
@@ -244,7 +246,7 @@ TEST_CASE("a cache directory sums what the processes counted that used it", "[se
     require_ok(service->prepare(plain_params()));  // its own counts too, though it lives
     json const all = metrics(*service, XQAJIT_METRICS_CACHE);
     CHECK(all["scope"] == "cache");
-    CHECK(all["hits"] == json({{"memory", kProcesses}, {"user", kProcesses + 1}}));
+    CHECK(all["hits"] == hits(kProcesses, kProcesses + 1));
     CHECK(all["misses"] == 1);
     CHECK(all["compiles"] == 1);
     CHECK(all["seconds"]["read"]["count"] == kProcesses + 1);

@@ -1,0 +1,34 @@
+// What wide and tall blocks share: a tile whose items a group multiplies as a whole.
+#pragma once
+
+#include "gmma/kv.cuh"
+#include "gmma/wgmma_query.cuh"
+
+namespace xqajit::device {
+
+constexpr u32 kSegmentItemBytes = Config::kTile * Config::kSegment;
+constexpr u32 query_arrivals(u32 nb_warps) { return 32 * nb_warps; }
+constexpr u32 kPartialsOfGroup = 1;
+
+// Of a group, and of the block: q in front of the groups' scratch, in front of the rings.
+constexpr u32 kScratchBytes = gmma_scratch_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile);
+constexpr u32 operand_bytes(u32 nb_groups) {
+    return gmma_operand_bytes(Config::kShape, type_bytes(Config::kKvType), Config::kMTile, nb_groups);
+}
+
+// Log2 of the largest weight of a row whose base is exact, and how far the base may lag behind. e4m3 goes from 2^-9 to 448.
+constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kWideLag = Config::kFp8Math ? 2.0f : kMaxLag;
+
+// V outside the share has weight 0, but its place may hold anything, also NaN: zeros take it. `first`: the tile's first token. All threads
+// of the group.
+inline void clear_outside(u32 item, u32 first, TokenRange share, u32 barrier, u32 thread) {
+    if (first >= share.begin && first + Config::kTile <= share.end) return;
+    constexpr u32 kVectors = Config::kSegment / 16;
+    for (u32 x = thread; x < Config::kTile * kVectors * Config::kSegments; x += 128) {
+        if (!inside(share, first + x / kVectors % Config::kTile)) store_shared(item + x * 16, Vec16{{0, 0, 0, 0}});
+    }
+    order_before_copies();
+    sync_some(barrier, 128);
+}
+
+}  // namespace xqajit::device
