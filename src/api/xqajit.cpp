@@ -133,6 +133,22 @@ xqajit_status xqajit_prepare(xqajit_service* service, xqajit_params const* param
     });
 }
 
+xqajit_status xqajit_prepare_async(xqajit_service* service, xqajit_params const* params) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(params);
+        return service->service->prepare_async(*params);
+    });
+}
+
+xqajit_status xqajit_prepare_wait(xqajit_service* service, xqajit_params const* params, uint32_t timeout_ms) {
+    return guarded([&]() -> Status {
+        XQAJIT_REQUIRE(service);
+        XQAJIT_REQUIRE(params);
+        return service->service->prepare_wait(*params, timeout_ms);
+    });
+}
+
 xqajit_status xqajit_workspace_size(xqajit_service* service, xqajit_params const* params, uint32_t max_batch, uint64_t max_len,
                                     uint64_t* bytes) {
     return guarded([&]() -> Status {

@@ -19,7 +19,10 @@ std::shared_ptr<cache::DiskStore> open_store(Settings const& settings, std::stri
 
 Service::Service() = default;
 Service::~Service() {
-    if (impl_ != nullptr) impl_->add_to_totals();
+    if (impl_ == nullptr) return;
+    impl_->images.stop();
+    impl_->background.stop();
+    impl_->add_to_totals();
 }
 
 Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {

@@ -33,8 +33,9 @@ MetricsSnapshot sample() {
     std::uint64_t next = 1;
     MetricsSnapshot snapshot;
     for (std::uint64_t& hits : snapshot.hits) hits = next++;
-    for (std::uint64_t* value : {&snapshot.misses, &snapshot.compiles, &snapshot.compile_failures, &snapshot.read_bytes,
-                                 &snapshot.stored_bytes, &snapshot.quarantined, &snapshot.lock_waits, &snapshot.launches})
+    for (std::uint64_t* value :
+         {&snapshot.misses, &snapshot.compiles, &snapshot.compile_failures, &snapshot.read_bytes, &snapshot.stored_bytes,
+          &snapshot.quarantined, &snapshot.lock_waits, &snapshot.launches, &snapshot.fallbacks})
         *value = next++;
     for (DurationCounts& phase : snapshot.phases) {
         for (std::uint64_t& bucket : phase.buckets) bucket = next++;
