@@ -36,9 +36,12 @@ Result<UniqueFd> lock_directory(int directory) {
 }
 
 Status replace(int directory, std::string const& text) {
-    ::unlinkat(directory, kTemporary, 0);  // a killed writer's, or whatever else: nothing that stands there is opened
-    UniqueFd const file =
-        above_standard(::openat(directory, kTemporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    auto const create = [&] {
+        return above_standard(::openat(directory, kTemporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    };
+    UniqueFd file = create();
+    // A killed writer's, or whatever else: nothing that stands there is opened.
+    if (!file.valid() && errno == EEXIST && ::unlinkat(directory, kTemporary, 0) == 0) file = create();
     if (!file.valid()) return failed("create");
     if (!write_all(file.get(), text) || ::renameat(directory, kTemporary, directory, kTotals) != 0) {
         Status status = failed("write");

@@ -48,6 +48,7 @@ constexpr ShapeField kShapeFields[] = {
     {"sink_tokens", "N", "refused by rule"},
     {"chunked_attention", "N", "refused by rule"},
     {"position", "KIND", "how positions enter"},
+    {"on_miss", "compile|fallback|refuse", "what a launch does whose kernel is not loaded"},
     {"tp", "N", "tensor-parallel ranks: heads are divided by it"},
 };
 // clang-format on

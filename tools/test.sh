@@ -92,13 +92,15 @@ setup_old_nvrtc
 if is_there "$clang_format"; then check format formatted; else skip format "no $clang_format"; fi
 
 # Optimised, as users build it: the command line, the installation, the kernels' compile; with a GPU, the kernels.
-release=(xqajit xqajit_cli xqajit_worker unit_service tests/cli/all tests/compile/all)
+release=(xqajit xqajit_cli xqajit_worker unit_service torture_cache tests/cli/all tests/compile/all)
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then release+=(tests/gpu/all tests/vectors/all); fi
 stage build-release build release "${release[@]}"
 suite release-cli build/tests/cli
 suite release-install build/tests/consumer
 # Sanitizers have an operator new of their own: what a launch allocates is counted without them.
 suite release-allocation build/tests/unit/service --tests-regex 'allocates nothing'
+# A thousand processes that are killed: many more moments of a write are met at full speed.
+suite release-torture build/tests/fault --label-regex torture
 suite compile build/tests/compile
 XQAJIT_NVRTC_PATH=$old_nvrtc suite compile-oldest-nvrtc build/tests/compile
 if [[ ${release[*]} == *gpu* ]]; then
@@ -107,7 +109,7 @@ if [[ ${release[*]} == *gpu* ]]; then
 fi
 # The other suites under AddressSanitizer and UndefinedBehaviorSanitizer. (With them NVRTC is slow, and does not find its own parts.)
 stage build-asan build asan all
-suite asan build/asan --label-exclude compile
+suite asan build/asan --label-exclude 'compile|torture'
 # What threads share, under ThreadSanitizer.
 stage build-tsan build tsan tests/unit/cache/all tests/unit/service/all
 suite tsan-cache build/tsan/tests/unit/cache

@@ -56,14 +56,14 @@ typedef enum xqajit_status {
     XQAJIT_OK = 0,
     XQAJIT_INVALID_ARGUMENT = 1, /* a field is out of its range; nothing was done */
     XQAJIT_UNSUPPORTED = 2,      /* legal, but no kernel family admits it; the text names the rule */
-    XQAJIT_NOT_PREPARED = 3,     /* run() on a shape that is not loaded, while capturing or under XQAJIT_ON_MISS=refuse */
-    XQAJIT_COMPILE_FAILED = 4,   /* NVRTC refused, crashed or ran out of time; the text has its first error line */
-    XQAJIT_CACHE_CORRUPT = 5,    /* a cache entry failed its checks (verify, show); launches recompile instead */
-    XQAJIT_DRIVER_ERROR = 6,     /* the driver's error name and text */
-    XQAJIT_UNAVAILABLE = 7,      /* a library, a device or a directory that the call needs is missing; the text says which */
+    XQAJIT_NOT_PREPARED = 3,   /* the shape is not loaded: run() that may not wait for it, or xqajit_prepare_wait() at its limit */
+    XQAJIT_COMPILE_FAILED = 4, /* NVRTC refused, crashed or ran out of time; the text has its first error line */
+    XQAJIT_CACHE_CORRUPT = 5,  /* a cache entry failed its checks (verify, show); launches recompile instead */
+    XQAJIT_DRIVER_ERROR = 6,   /* the driver's error name and text */
+    XQAJIT_UNAVAILABLE = 7,    /* a library, a device or a directory that the call needs is missing; the text says which */
     XQAJIT_OUT_OF_MEMORY = 8,
     XQAJIT_INTERNAL = 9,
-    XQAJIT_INTERRUPTED = 10 /* prewarm was asked to stop before all was done */
+    XQAJIT_INTERRUPTED = 10 /* prewarm was asked to stop before all was done, or the service was destroyed meanwhile */
 } xqajit_status;
 
 typedef enum xqajit_dtype {
@@ -109,6 +109,16 @@ typedef enum xqajit_division {
     XQAJIT_DIVISION_INVARIANT = 3 /* fixed token edges: a request's bits depend on neither its neighbours nor max_len */
 } xqajit_division;
 
+/* What a launch does whose kernel is not loaded. While its stream is capturing it is refused, whatever this says. */
+typedef enum xqajit_on_miss {
+    XQAJIT_ON_MISS_DEFAULT = 0, /* compile */
+    XQAJIT_ON_MISS_COMPILE = 1, /* waits: loads or compiles it, or joins who does so now */
+    XQAJIT_ON_MISS_FALLBACK =
+        2, /* begins to prepare it in the background, and runs mmha meanwhile if that is loaded and serves the shape, */
+           /*   else NOT_PREPARED. Changes bits: refused by rule under invariant division */
+    XQAJIT_ON_MISS_REFUSE = 3 /* NOT_PREPARED */
+} xqajit_on_miss;
+
 /* clang-format off */
 /* One attention layer's shape and features. Thread-safe to share; never holds device pointers. */
 typedef struct xqajit_params {
@@ -152,6 +162,7 @@ typedef struct xqajit_params {
     uint32_t sink_tokens;
     uint32_t chunked_attention;
     int32_t position;       /* xqajit_position */
+    int32_t on_miss;        /* xqajit_on_miss: run-time policy too. With fallback, prewarm and workspace_size count mmha's kernel in */
 } xqajit_params;
 
 #define XQAJIT_PARAMS_INIT XQAJIT_INIT(xqajit_params)
@@ -293,12 +304,21 @@ XQAJIT_API void xqajit_set_log(xqajit_log_fn log, void* user);
 
 /* Reads the settings from the environment. cache_dir: null or "" takes XQAJIT_CACHE_DIR and its defaults. Loads no CUDA library. */
 XQAJIT_API xqajit_status xqajit_create(char const* cache_dir, xqajit_service** service);
-/* Unloads the modules: launches must have finished before, and a graph captured from them must not be replayed after. Null: nothing. */
+/* Ends background prepares and unloads the modules: launches must have finished before, and a graph captured from them must not be replayed after. Null: nothing. */
 XQAJIT_API void xqajit_destroy(xqajit_service* service);
 
 /* Finds or compiles the kernel and loads it into the calling thread's current context. Blocks; idempotent. A division (or a number of
  * sub-sequences where there was none) may call for another kernel: prepare the shape with each that will be launched. */
 XQAJIT_API xqajit_status xqajit_prepare(xqajit_service* service, xqajit_params const* params);
+/* Begins the same in threads of the service's own and returns at once: OK means begun, under way or loaded already. What is known without
+ * a compile (a bad shape, a rule, no context) is returned as by xqajit_prepare; a later failure is a warning, and xqajit_prepare_wait tells
+ * it. With on_miss fallback mmha's kernel is made ready too, first, unless the shape's own is in the cache. The current context must live
+ * until the shape is loaded or the service destroyed, which ends what is under way: what is queued is dropped, a worker is killed, and a
+ * compile in this process (XQAJIT_COMPILE) is waited for, as NVRTC cannot be stopped. */
+XQAJIT_API xqajit_status xqajit_prepare_async(xqajit_service* service, xqajit_params const* params);
+/* Waits until the shape is loaded into the calling thread's current context: OK, or why its background prepare failed. NOT_PREPARED after
+ * timeout_ms milliseconds (0: only looks), or at once where nothing prepares it in the background. */
+XQAJIT_API xqajit_status xqajit_prepare_wait(xqajit_service* service, xqajit_params const* params, uint32_t timeout_ms);
 /* Exact bytes that any launch of this shape with batch <= max_batch and max_len <= max_len can need on the current context's
  * device. 0 where no launch needs one. max_batch 0 .. 65536, max_len 0 .. 2^31 - 1. */
 XQAJIT_API xqajit_status xqajit_workspace_size(xqajit_service* service, xqajit_params const* params, uint32_t max_batch,

@@ -52,6 +52,10 @@ public:
     xqajit_service* get() const noexcept { return handle_; }
 
     void prepare(xqajit_params const& params) { check(xqajit_prepare(handle_, &params)); }
+    void prepare_async(xqajit_params const& params) { check(xqajit_prepare_async(handle_, &params)); }
+    void prepare_wait(xqajit_params const& params, std::uint32_t timeout_ms) {
+        check(xqajit_prepare_wait(handle_, &params, timeout_ms));
+    }
     std::uint64_t workspace_size(xqajit_params const& params, std::uint32_t max_batch, std::uint64_t max_len) {
         std::uint64_t bytes = 0;
         check(xqajit_workspace_size(handle_, &params, max_batch, max_len, &bytes));

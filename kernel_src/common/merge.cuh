@@ -176,7 +176,8 @@ template <u32 kMost> inline void share_with_cluster(float* shared, u32 nb_shared
 // Few quads: as many neighbouring lanes a quad as there are blocks, each with one block's. Many: a lane each with all blocks'.
 constexpr bool kLaneABlock = kQuads <= 512;
 static_assert(Instance::kMTile < 8 || !kLaneABlock || kQuads % 32 == 0, "lanes that shuffle are whole warps");
-static_assert(!kArchHasClusters || Instance::kMTile < 8 || Instance::kMTile % kClusterBlocks == 0, "a block of a cluster has whole rows");
+static_assert(!kArchHasClusters || Instance::kMTile < 8 || Instance::kMTile % kClusterBlocks == 0,
+              "a block of a cluster has whole rows");
 
 // All lanes of the quad get the result.
 inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 blocks, u32 quad) {
@@ -217,8 +218,8 @@ inline Merged merge_cluster(float const* shared, ClusterStats const& stats, u32 
 
 // The block's result of a unit or a part: calls use(quad, merged) for each of its quads, once. log_blocks: of the blocks whose shared memory
 // has a part of each.
-template <u32 kMost, class Use> inline void for_each_quad(QuadRange quads, float const* shared, u32 nb_shared,
-                                                          ClusterStats const& stats, u32 log_blocks, Use use) {
+template <u32 kMost, class Use>
+inline void for_each_quad(QuadRange quads, float const* shared, u32 nb_shared, ClusterStats const& stats, u32 log_blocks, Use use) {
     bool const in_cluster = log_blocks != 0;
     u32 const log_lanes = kLaneABlock ? log_blocks : 0;
     for (u32 x = threadIdx.x; x < quads.count << log_lanes; x += blockDim.x) {

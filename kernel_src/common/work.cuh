@@ -39,14 +39,6 @@ inline TokenRange causal_range(i32 len, i32 q_len, u32 i, u32 sliding_window) {
     return {static_cast<u32>(begin), static_cast<u32>(end)};
 }
 
-// Of the 64 tokens from `first` on, those in the range: bit t is token first + t's.
-inline u64 tokens_inside(TokenRange range, u32 first) {
-    u32 const begin = max_of(range.begin, first) - first;
-    u32 const end = min_of(max_of(range.end, first) - first, 64);
-    if (begin >= end) return 0;
-    return (~u64{0} >> (64 - (end - begin))) << begin;
-}
-
 // The query rows of request work.request: q_row and q_len.
 inline void find_rows(KernelArgs const& args, Work& work) {
     work.q_len = static_cast<i32>(args.q_len);
@@ -109,22 +101,7 @@ inline u64 tokens_seen(KernelArgs const& args, Work const& work, u32 m, u32 firs
     u32 const i = (work.first_row + m) / Instance::kGroupSize;
     if constexpr (Instance::kSpecDec == SpecDec::kLinear)
         return tokens_inside(causal_range(work.len, work.q_len, i, args.sliding_window), first);
-    // Bit d of `drafts` is draft token `draft` + d's; those before the draft are seen by all.
-    i32 const draft = static_cast<i32>(first) - (work.len - work.q_len);
-    u32 const begin = static_cast<u32>(max(draft, 0)), before = static_cast<u32>(min(max(-draft, 0), 64));
-    u32 const end = min_of(begin + 64 - before, static_cast<u32>(work.q_len));
-    u32 const* const words = args.packed_mask + (work.q_row + i) * args.mask_stride_row;
-    u64 drafts = 0;
-#pragma unroll
-    for (u32 w = 0; w < 3; ++w) {
-        u32 const word = begin / 32 + w;
-        if (word * 32 >= end) continue;
-        u64 const bits = words[word];
-        i32 const shift = static_cast<i32>(word * 32) - static_cast<i32>(begin);
-        drafts |= shift >= 0 ? bits << shift : bits >> -shift;
-    }
-    if (i >= begin && i < end) drafts |= u64{1} << (i - begin);
-    return before == 64 ? ~u64{0} : drafts << before | ((u64{1} << before) - 1);
+    return tokens_of_tree(args.packed_mask + (work.q_row + i) * args.mask_stride_row, work.len, work.q_len, i, first);
 }
 
 constexpr u32 kTokensPerPage = max_of(Instance::kPageSize, 1);  // a divisor, also where contiguous KV has no pages

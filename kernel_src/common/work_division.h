@@ -10,6 +10,31 @@ struct TokenRange {
     u32 end;  // exclusive; begin == end: empty
 };
 
+// Of the 64 tokens from `first` on, those in the range: bit t is token first + t's.
+constexpr u64 tokens_inside(TokenRange range, u32 first) {
+    u32 const begin = range.begin > first ? range.begin - first : 0;
+    u32 const to_end = range.end > first ? range.end - first : 0, end = to_end < 64 ? to_end : 64;
+    return begin >= end ? 0 : (~u64{0} >> (64 - (end - begin))) << begin;
+}
+
+// Of the 64 tokens from `first` on, those that draft token i of a tree sees, of a request of len tokens whose last q_len, 64 at most, are the
+// draft: itself, all before the draft, and of the draft those in `words`, its row of the mask. Only words that the draft has are read.
+constexpr u64 tokens_of_tree(u32 const* words, i32 len, i32 q_len, u32 i, u32 first) {
+    i32 const draft = static_cast<i32>(first) - (len - q_len);  // of `first`
+    if (draft <= -64) return ~u64{0};
+    u32 const begin = draft > 0 ? static_cast<u32>(draft) : 0, before = draft < 0 ? static_cast<u32>(-draft) : 0;
+    u32 const to_end = begin + 64 - before, end = to_end < static_cast<u32>(q_len) ? to_end : static_cast<u32>(q_len);
+    u64 drafts = 0;  // bit d: draft token begin + d
+    for (u32 w = 0; w < 2; ++w) {
+        u32 const word = begin / 32 + w;
+        if (word * 32 >= end) continue;
+        i32 const shift = static_cast<i32>(word * 32) - static_cast<i32>(begin);
+        drafts |= shift >= 0 ? u64{words[word]} << shift : u64{words[word]} >> -shift;
+    }
+    if (i >= begin && i < end) drafts |= u64{1} << (i - begin);
+    return drafts << before | ((u64{1} << before) - 1);
+}
+
 // Static and balanced shares start and end on multiples of this many tokens (the visible range's own ends apart).
 constexpr u32 kShareTokens = 64;
 

@@ -93,7 +93,7 @@ constexpr u32 gmma_ring_items(GmmaShape shape, u32 groups, u32 blocks) {
     return items < kLeastGmmaItems ? kLeastGmmaItems : items;
 }
 
-// Bytes of static shared memory, at most. A row's: q in whole segments and its factor, or a wide block's statistics of both groups; and the
+// Bytes of static shared memory, at most. A row's: a narrow block's q in whole segments, and its factor, or a wide block's statistics of both groups; and the
 // cluster's. Then
 // the barriers, the work and padding. What is kept of tiles that may be skipped: the four warps' largest scores, two barriers and a word
 // each, and the scores of those ahead.

@@ -40,7 +40,7 @@ struct PageWindow {
 };
 
 // Copies the boxes that the share touches, by one lane: operands that differ by lane would be gathered in a loop. `page`: lane i's is that of
-// the tile's i-th box. What is not copied keeps what was there: see load_values().
+// the tile's i-th box. What is not copied keeps what was there: see load_values(), clear_outside() and widen_item().
 inline void copy_tile(TensorMap const& map, Work const& work, u32 tile, i32 page, u32 item, u32 full) {
     u32 const first = tile * Config::kTile;
     i32 pages[kBoxes];

@@ -12,7 +12,7 @@ static_assert(Config::kShape.form == GmmaForm::kTall && Config::kMTile == 64, "k
 // Of this lane. Its rows: lane/4 of the warp's 16 and that plus 8. weight = exp2(score * scale - base).
 struct ConsumerState {
     TallTile acc[Config::kValueTiles];
-    float sum[2];    // of this lane's tokens; in the end of all
+    float sum[2];   // of this lane's tokens; in the end of all
     float base[2];  // the largest scaled score so far less kLargestWeight, or somewhat less; kNoBase where no token was visible yet
 };
 constexpr float kNoBase = -3.402823466e38f;
@@ -53,8 +53,7 @@ inline void mask_scores(KernelArgs const& args, Work const& work, u32 first, u32
         seen[row] = tokens_seen(args, work, warp * 16 + row * 8 + lane.eighth, first) >> 2 * lane.quarter;
     u64 const inside = tokens_inside(work.share, first) >> 2 * lane.quarter;
 #pragma unroll
-    for (u32 i = 0; i < 32; ++i)
-        s[i] = (seen[i / 2 % 2] & inside) >> (i / 4 * 8 + i % 2) & 1 ? s[i] : negative_infinity();
+    for (u32 i = 0; i < 32; ++i) s[i] = (seen[i / 2 % 2] & inside) >> (i / 4 * 8 + i % 2) & 1 ? s[i] : negative_infinity();
 }
 
 // Raises the rows' bases to the tile's largest scores, and what was summed so far with them. `largest`: of this lane's.
@@ -85,7 +84,7 @@ inline void soften(float const (&scale)[2], TallTile& s, ConsumerState& state) {
     for (u32 i = 1; i < 32; ++i) largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], s[i]);
     bool above = false;
 #pragma unroll
-    for (u32 row = 0; row < 2; ++row) above |= fmaf(largest[row], scale[row], -(kLargestWeight + kWideLag)) > state.base[row];
+    for (u32 row = 0; row < 2; ++row) above |= fmaf(largest[row], scale[row], -(kLargestWeight + kLag)) > state.base[row];
     if (__any_sync(0xffffffffu, above)) raise_bases(largest, scale, state);
 #pragma unroll
     for (u32 i = 0; i < 32; ++i) {
@@ -93,12 +92,6 @@ inline void soften(float const (&scale)[2], TallTile& s, ConsumerState& state) {
         s[i] = exp2_approx(fmaf(s[i], scale[row], -state.base[row]));
         state.sum[row] += s[i];
     }
-}
-
-// Tiles of which every row sees every token, all of them the block's.
-inline Tiles whole_tiles(Work const& work) {
-    u32 const begin = max_of(work.share.begin, work.common.begin), end = min_of(work.share.end, work.common.end);
-    return {ceil_div(begin, Config::kTile), end / Config::kTile};
 }
 
 // A warp's lanes have read an item and written scratch: the arrival at `barriers`.
@@ -122,8 +115,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
     Work const& work = shared.work;  // read anew in each step: the loop needs the registers
     if (!has_work(work)) return;
     store_query(args, work, query, 4 * ring.nb_groups, warp, in_warp, [&](u32 m, float factor) { own.factor[m] = factor; });
-    order_before_copies();
-    arrive(shared_address(&shared.query_ready));
+    share_query(shared);
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
     float const factor[2] = {own.factor[in_group * 16 + lane.eighth], own.factor[in_group * 16 + lane.eighth + 8]};
@@ -136,14 +128,14 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         u32 const index = ring.index(group, turn.item), item = uniform(ring.item_at(index)), empty = ring.empty_at(index);
         bool const any = tile < tiles.end;
         if (any) wait_phase(ring.full_at(index), turn.parity);
-        if constexpr (kWidens) {
+        if constexpr (kTo16Bits) {
             if (any) widen_item(item, scratch, threadIdx.x % 128, 0, {0, ~0u});
             wait_for_products();
             tell(tells, keys_ready);
             if (any && tells) arrive(empty);
             wait_phase(keys_ready, parity);
         }
-        start_scores(query, kWidens ? scratch : item, s);
+        start_scores(query, kTo16Bits ? scratch : item, s);
     };
     start_next_scores();
     while (tile < tiles.end) {
@@ -154,7 +146,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         bool const is_whole = tile >= whole.begin && tile < whole.end;
         if constexpr (Config::k8Bit) {
             wait_phase(ring.full_at(v_index), turn.parity);
-            if constexpr (kWidens) {
+            if constexpr (kTo16Bits) {
                 widen_item(v_item, values, threadIdx.x % 128, first, work.share);
             } else {
                 if (!is_whole) clear_outside(v_item, first, work.share, 1 + threadIdx.x / 128, threadIdx.x % 128);
@@ -163,7 +155,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
         }
         wait_for_products();
         if constexpr (Config::k8Bit) tell(tells, v_empty, values_ready);
-        if (!kWidens && tells) arrive(k_empty);
+        if (!kTo16Bits && tells) arrive(k_empty);
         if constexpr (Config::kHasSoftcap) cap_scores(args, factor, s);
         if (!is_whole) mask_scores(args, work, first, in_group, lane, s);
         soften(scale, s, state);

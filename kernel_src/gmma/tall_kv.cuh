@@ -7,9 +7,9 @@
 
 namespace xqajit::device {
 
-constexpr bool kWidens = Config::k8Bit && !Config::kFp8Math;
-constexpr u32 kWideSegmentBytes = 64 * 128;  // of an item of 16 bits: [64 elements][64 tokens][128 bytes]
-constexpr u32 kKeyScratchBytes = kWidens ? Config::kValueTiles * kWideSegmentBytes : 0;  // in front of V's
+constexpr bool kTo16Bits = Config::k8Bit && !Config::kFp8Math;
+constexpr u32 kSegment16Bytes = 64 * 128;  // of an item of 16 bits: [64 elements][64 tokens][128 bytes]
+constexpr u32 kKeyScratchBytes = kTo16Bits ? Config::kValueTiles * kSegment16Bytes : 0;  // in front of V's
 constexpr u32 kTransposedBytes = 64 * 64;  // of V in fp8 math: [64 elements][element][64 tokens]
 static_assert(!Config::k8Bit || Config::kSegments == 1, "a row of 8-bit codes is one segment");
 
@@ -51,7 +51,7 @@ inline void widen_item(u32 item, u32 scratch, u32 thread, u32 first, TokenRange 
 #pragma unroll
     for (u32 i = 0; i < kVectors; ++i) codes[i] = load_shared(from ^ i * 16);
     bool const kept = inside(keep, first + token);
-    u32 const to = scratch + vector / 4 * kWideSegmentBytes + swizzled<128>(token, vector % 4 * 2);
+    u32 const to = scratch + vector / 4 * kSegment16Bytes + swizzled<128>(token, vector % 4 * 2);
 #pragma unroll
     for (u32 i = 0; i < kVectors; ++i) {
 #pragma unroll
@@ -102,8 +102,8 @@ inline void start_scores(u32 query, u32 keys, TallTile& s) {
 // O += P V. `values`: the item, or scratch. start_next() is called while products are under way, and starts others, which may be under way still
 // in the end. The tensor cores add products of e4m3 to what is large by then with few of their bits: a tile's are summed by themselves, and
 // then in float32.
-template <class StartNext> inline void multiply_values(TallWeights const& weights, u32 values,
-                                                       TallTile (&acc)[Config::kValueTiles], StartNext start_next) {
+template <class StartNext>
+inline void multiply_values(TallWeights const& weights, u32 values, TallTile (&acc)[Config::kValueTiles], StartNext start_next) {
     if constexpr (Config::kFp8Math) {
         u64 const v = matrix_at<64>(values);
 #pragma unroll
@@ -130,11 +130,11 @@ template <class StartNext> inline void multiply_values(TallWeights const& weight
         for (u32 k = 0; k < TallWeights::kSteps; ++k) {
 #pragma unroll
             for (u32 t = 0; t < Config::kValueTiles; ++t)
-                multiply<Config::kFp16Math, true>(acc[t], weights.a[k], advanced(v, t * kWideSegmentBytes + k * 2048), 1);
+                multiply<Config::kFp16Math, true>(acc[t], weights.a[k], advanced(v, t * kSegment16Bytes + k * 2048), 1);
         }
         commit_products();
         start_next();
-        if (!kWidens) wait_for_products<1>();
+        if (!kTo16Bits) wait_for_products<1>();
     }
 }
 

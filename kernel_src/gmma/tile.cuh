@@ -17,7 +17,19 @@ constexpr u32 operand_bytes(u32 nb_groups) {
 }
 
 // Log2 of the largest weight of a row whose base is exact, and how far the base may lag behind. e4m3 goes from 2^-9 to 448.
-constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kWideLag = Config::kFp8Math ? 2.0f : kMaxLag;
+constexpr float kLargestWeight = Config::kFp8Math ? 6.0f : 0.0f, kLag = Config::kFp8Math ? 2.0f : kMaxLag;
+
+// q is there, by all the block's warps that compute: this thread has stored its part.
+inline void share_query(Shared& shared) {
+    order_before_copies();
+    arrive(shared_address(&shared.query_ready));
+}
+
+// Tiles of which every row sees every token, all of them the block's.
+inline Tiles whole_tiles(Work const& work) {
+    u32 const begin = max_of(work.share.begin, work.common.begin), end = min_of(work.share.end, work.common.end);
+    return {ceil_div(begin, Config::kTile), end / Config::kTile};
+}
 
 // V outside the share has weight 0, but its place may hold anything, also NaN: zeros take it. `first`: the tile's first token. All threads
 // of the group.

@@ -14,8 +14,7 @@ inline u32 uniform(u32 value) { return __shfl_sync(0xffffffffu, value, 0); }
 template <u32 kRowBytes = 128> inline u64 matrix_at(u32 address) {
     static_assert(kRowBytes == 128 || kRowBytes == 64);
     constexpr u64 kSwizzle = kRowBytes == 128 ? 1 : 2;
-    return static_cast<u64>(address >> 4) | (u64{1} << 16) | (u64{8 * kRowBytes >> 4} << 32) |
-           (kSwizzle << 62);
+    return static_cast<u64>(address >> 4) | (u64{1} << 16) | (u64{8 * kRowBytes >> 4} << 32) | (kSwizzle << 62);
 }
 
 inline u64 advanced(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }

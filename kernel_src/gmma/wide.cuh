@@ -106,7 +106,7 @@ inline void raise_bases(GroupShared& own, u32 barrier, u32 warp, Lane lane, Wide
         float const scale = own.affine[m].scale, scaled = largest * scale - kLargestWeight;
         if (largest != negative_infinity() && (own.limit[m] == negative_infinity() || scaled > own.affine[m].base)) {
             own.affine[m].base = scaled;
-            own.limit[m] = (scaled + kLargestWeight + kWideLag) / scale;
+            own.limit[m] = (scaled + kLargestWeight + kLag) / scale;
         }
     }
     sync_some(barrier, 128);
@@ -202,8 +202,7 @@ inline void consume(KernelArgs const& args, RingPlace const& ring, Shared& share
             if (Config::kHasSoftcap) own.group[g].factor[m] = factor;
         }
     });
-    order_before_copies();
-    arrive(shared_address(&shared.query_ready));
+    share_query(shared);
     clear(state);
     wait_phase(shared_address(&shared.query_ready), 0);
     Tiles const tiles = tiles_of(work.share);

@@ -15,7 +15,7 @@ inline u32 value_element(u32 t, u32 half, u32 warp, Lane lane) {
            2 * (t % kTilesOfSegment) + half;
 }
 
-// S^T = K Q^T. `query`: see wide_query.cuh.
+// S^T = K Q^T. `query`: see wgmma_query.cuh.
 template <u32 kCount>
 inline void multiply_keys(u32 item, u32 empty, u32 query, u32 warp, Lane lane, bool tells, float (&s)[kCount]) {
     constexpr u32 kQuerySegmentBytes = Config::kMTile * kQueryRowBytes;

@@ -13,6 +13,7 @@ constexpr char const* kNumerics[] = {"default", "exact16", "fp8"};
 constexpr char const* kSpecDecs[] = {"none", "linear", "tree"};
 constexpr char const* kRopeStyles[] = {"none", "neox", "gptj"};
 constexpr char const* kDivisions[] = {"default", "static", "balanced", "invariant"};
+constexpr char const* kOnMisses[] = {"default", "compile", "fallback", "refuse"};
 constexpr char const* kPositions[] = {"default", "learned_absolute", "yarn", "alibi", "relative"};
 
 // clang-format off
@@ -49,6 +50,7 @@ constexpr Field kFields[] = {
     {"sink_tokens", &XQAParams::sink_tokens, {}},
     {"chunked_attention", &XQAParams::chunked_attention, {}},
     {"position", &XQAParams::position, kPositions},
+    {"on_miss", &XQAParams::on_miss, kOnMisses},
 };
 // clang-format on
 static_assert(sizeof(XQAParams) == 4 * (std::size(kFields) + 1), "a field of xqajit_params is missing from the table");
@@ -73,6 +75,7 @@ char const* numeric_name(std::int32_t numeric) { return name_of(kNumerics, numer
 char const* rope_style_name(std::int32_t style) { return name_of(kRopeStyles, style); }
 char const* position_name(std::int32_t position) { return name_of(kPositions, position); }
 char const* division_name(std::int32_t division) { return name_of(kDivisions, division); }
+char const* on_miss_name(std::int32_t on_miss) { return name_of(kOnMisses, on_miss); }
 
 std::uint32_t dtype_bytes(std::int32_t dtype) {
     switch (dtype) {

@@ -64,6 +64,7 @@ constexpr ParamsRule kRules[] = {
     {"chunked_attention", [](P p) { return p.chunked_attention <= kMaxTokens; }, "are 0..2147483647"},
     {"position", [](P p) { return in(p.position, XQAJIT_POSITION_DEFAULT, XQAJIT_POSITION_RELATIVE); },
      "are default, learned_absolute, yarn, alibi, relative"},
+    {"on_miss", [](P p) { return in(p.on_miss, XQAJIT_ON_MISS_DEFAULT, XQAJIT_ON_MISS_REFUSE); }, "are default, compile, fallback, refuse"},
 };
 // clang-format on
 

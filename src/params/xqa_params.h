@@ -21,6 +21,7 @@ char const* numeric_name(std::int32_t numeric);    // "exact16", "fp8"
 char const* rope_style_name(std::int32_t style);   // "none", "neox", "gptj"
 char const* position_name(std::int32_t position);  // "default", "learned_absolute", "yarn", "alibi", "relative"
 char const* division_name(std::int32_t division);  // "default", "static", "balanced", "invariant"
+char const* on_miss_name(std::int32_t on_miss);    // "default", "compile", "fallback", "refuse"
 
 // What one launch may be asked for; lengths and page numbers are int32.
 inline constexpr std::uint32_t kMaxBatch = 65536;

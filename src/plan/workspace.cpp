@@ -10,8 +10,8 @@ namespace xqajit {
 namespace {
 
 constexpr std::uint64_t kAlign = 256;
-// One part in 32 is counters. A partial has 80 bytes or more against its counters of 4 a merge level, so that past the first few
-// KB the partials alone decide the size for all but the smallest heads; there, workspace_for() sees to the counters.
+// One part in 32 is counters. A partial has 80 bytes or more against its counters of 4 a merge level and block of a cluster, so
+// that past the first few KB the partials alone decide the size for all but small heads; there, workspace_for() sees to the counters.
 constexpr std::uint64_t kCounterShare = 32;
 
 }  // namespace
@@ -73,7 +73,8 @@ Result<std::uint64_t> most_balanced_at(KernelSpec const& spec, LaunchBounds cons
 }
 
 Result<std::uint64_t> most_balanced(KernelSpec const& spec, LaunchBounds const& bounds) {
-    // Extra parts never shrink with max_len, but for gmma's.
+    // Extra parts never shrink with max_len, but for gmma's. hmma's clusters do, whose counters are fewer then, but the parts' bytes grow by
+    // more.
     std::vector<std::uint64_t> lengths = {bounds.max_len};
     if (spec.family == Family::kGmma) lengths = gmma_lengths_of_most_parts(bounds.max_len);
     std::uint64_t most = 0;

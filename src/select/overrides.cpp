@@ -20,6 +20,10 @@ constexpr Choice kDivisions[] = {{"", XQAJIT_DIVISION_DEFAULT},
                                  {"static", XQAJIT_DIVISION_STATIC},
                                  {"balanced", XQAJIT_DIVISION_BALANCED},
                                  {"invariant", XQAJIT_DIVISION_INVARIANT}};
+constexpr Choice kOnMisses[] = {{"", XQAJIT_ON_MISS_DEFAULT},
+                                {"compile", XQAJIT_ON_MISS_COMPILE},
+                                {"fallback", XQAJIT_ON_MISS_FALLBACK},
+                                {"refuse", XQAJIT_ON_MISS_REFUSE}};
 constexpr Choice kSwitches[] = {{"off", 0}, {"on", 1}};
 constexpr Choice kGates[] = {{"off", 0}, {"reference", 1}};
 
@@ -60,6 +64,9 @@ Result<Overrides> overrides_from(Settings const& settings) {
     Result<std::int32_t> const gate = meaning(settings, SettingId::kPerfGate, kGates);
     if (!gate.ok()) return gate.status();
     overrides.perf_gate = *gate != 0;
+    Result<std::int32_t> const on_miss = meaning(settings, SettingId::kOnMiss, kOnMisses);
+    if (!on_miss.ok()) return on_miss.status();
+    overrides.on_miss = *on_miss;
     return overrides;
 }
 

@@ -44,6 +44,9 @@ std::string dtypes_found(Params const& p, Arch const&) {
 std::string numeric_found(Params const& p, Arch const&) {
     return fmt::format("numeric {}, kv_dtype {}", numeric_name(p.numeric), dtype_name(p.kv_dtype));
 }
+std::string on_miss_found(Params const& p, Arch const&) {
+    return fmt::format("on_miss {}, division {}", on_miss_name(p.on_miss), division_name(p.division));
+}
 std::string division_found(Params const& p, Arch const&) {
     return fmt::format("division {}, nb_sub_seq {}", division_name(p.division), p.nb_sub_seq);
 }
@@ -123,6 +126,10 @@ constexpr Rule kCommon[] = {
      [](Params const& p, Arch const&) {
          return p.nb_sub_seq == 0 || p.division == XQAJIT_DIVISION_DEFAULT || p.division == XQAJIT_DIVISION_STATIC;
      }, division_found},
+    {"common.on_miss", "a request's bits do not depend on when a kernel is ready: on_miss is not fallback, or division not invariant",
+     [](Params const& p, Arch const&) {
+         return p.on_miss != XQAJIT_ON_MISS_FALLBACK || p.division != XQAJIT_DIVISION_INVARIANT;
+     }, on_miss_found},
 };
 
 constexpr char kBuilt[] = "the family's kernels are part of this build";

@@ -76,6 +76,7 @@ XQAParams overridden(XQAParams const& params, Overrides const& overrides) {
     if (overrides.numeric != XQAJIT_NUMERIC_DEFAULT) shape.numeric = overrides.numeric;
     if (overrides.division != XQAJIT_DIVISION_DEFAULT) shape.division = overrides.division;
     if (overrides.nb_sub_seq != 0) shape.nb_sub_seq = overrides.nb_sub_seq;
+    if (overrides.on_miss != XQAJIT_ON_MISS_DEFAULT) shape.on_miss = overrides.on_miss;
     if (overrides.pdl) shape.pdl = *overrides.pdl ? 1 : 0;
     return shape;
 }
@@ -84,14 +85,18 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
     XQAParams const shape = overridden(params, overrides);
     std::vector<Family> const& order = overrides.force_kernel;
     Selection selection;
+    auto const is_forced = [&](Family family) { return std::find(order.begin(), order.end(), family) != order.end(); };
     auto const judged = [&](Family family) {
         return overrides.perf_gate && (family == Family::kHmma || family == Family::kGmma) &&
                of(selection.admissions, Family::kMmha).ok;
     };
+    auto const falls_back = [&](Family family) {
+        return shape.on_miss == XQAJIT_ON_MISS_FALLBACK && family != Family::kMmha && (order.empty() || is_forced(Family::kMmha)) &&
+               of(selection.admissions, Family::kMmha).ok;
+    };
     for (Family const family : kFamilies) {
-        bool const forced = std::find(order.begin(), order.end(), family) != order.end();
         selection.admissions.push_back(
-            admit(family, shape, arch, forced ? std::span<RuleKind const>(kChoiceRules) : std::span<RuleKind const>()));
+            admit(family, shape, arch, is_forced(family) ? std::span<RuleKind const>(kChoiceRules) : std::span<RuleKind const>()));
     }
 
     if (order.empty()) {
@@ -103,6 +108,7 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
         selection.reason = chosen_reason(*chosen, selection.admissions);
         selection.spec = make_spec(*chosen, shape, arch);
         if (judged(*chosen)) selection.below_gate = make_spec(Family::kMmha, shape, arch);
+        if (falls_back(*chosen)) selection.fallback = make_spec(Family::kMmha, shape, arch);
         return selection;
     }
 
@@ -116,6 +122,7 @@ Result<Selection> select(XQAParams const& params, ArchFacts const& arch, Overrid
     selection.reason = fmt::format("forced: {} is the first of XQAJIT_FORCE_KERNEL={} that admits the shape", family_name(*chosen),
                                    names_of(order));
     selection.spec = make_spec(*chosen, shape, arch);
+    if (falls_back(*chosen)) selection.fallback = make_spec(Family::kMmha, shape, arch);
     return selection;
 }
 

@@ -48,6 +48,7 @@ struct Overrides {
     std::uint32_t nb_sub_seq = 0;
     std::optional<bool> pdl;
     bool perf_gate = false;  // perf_gate_passes() needs a batch and lengths, which select() never sees
+    std::int32_t on_miss = XQAJIT_ON_MISS_DEFAULT;
 };
 // Settings left at their default force nothing. INVALID_ARGUMENT names the variable, its value and what is accepted.
 Result<Overrides> overrides_from(Settings const& settings);
@@ -59,12 +60,16 @@ struct Selection {
     KernelSpec spec;
     // The kernel of launches that do not pass the perf gate; unset where it is off, or the family is not one that it judges.
     std::optional<KernelSpec> below_gate;
+    // mmha's, for launches before `spec` is loaded: unset where on_miss is not fallback, `spec` is mmha's itself, mmha does not admit the
+    // shape, or XQAJIT_FORCE_KERNEL leaves it out. The same as below_gate where both are set.
+    std::optional<KernelSpec> fallback;
     std::string reason;                 // "choice.gmma: ..." or "forced: ...": which order was followed and who refused before
     std::vector<Admission> admissions;  // one a family, in kFamilies' order
 
     // All kernels that launches of the shape may run.
     std::vector<KernelSpec> specs() const {
-        return below_gate ? std::vector<KernelSpec>{spec, *below_gate} : std::vector<KernelSpec>{spec};
+        std::optional<KernelSpec> const& second = below_gate ? below_gate : fallback;
+        return second ? std::vector<KernelSpec>{spec, *second} : std::vector<KernelSpec>{spec};
     }
 };
 // `params` is normalized and valid; what `overrides` forces wins over its fields. UNSUPPORTED names the rule that refused each family;

@@ -36,7 +36,8 @@ Json overrides_json(Overrides const& overrides) {
             {"division", division_name(overrides.division)},
             {"nb_sub_seq", overrides.nb_sub_seq},
             {"pdl", overrides.pdl ? Json(*overrides.pdl) : Json(nullptr)},
-            {"perf_gate", overrides.perf_gate ? "reference" : "off"}};
+            {"perf_gate", overrides.perf_gate ? "reference" : "off"},
+            {"on_miss", on_miss_name(overrides.on_miss)}};
 }
 
 Json admissions_json(std::vector<Admission> const& admissions) {
@@ -139,7 +140,8 @@ Result<std::string> Service::explain(XQAParams const& params, char const* arch, 
                    {"division", division_name(bounds.division)},
                    {"nb_sub_seq", bounds.nb_sub_seq},
                    {"pdl", target->arch.has_pdl && forced.pdl != 0},
-                   {"on_miss", impl_->settings.text(SettingId::kOnMiss)}};
+                   {"on_miss", on_miss_name(forced.on_miss == XQAJIT_ON_MISS_DEFAULT ? XQAJIT_ON_MISS_COMPILE : forced.on_miss)},
+                   {"fallback", selection->fallback ? Json(family_name(selection->fallback->family)) : Json(nullptr)}};
     Result<LaunchPlan> const plan = make_plan(launched, bounds);
     if (plan.ok())
         launch["plan"] = parse(plan->to_json());

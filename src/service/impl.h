@@ -10,6 +10,7 @@
 #include "cache/remote.h"
 #include "driver/context.h"
 #include "driver/module.h"
+#include "service/background.h"
 #include "service/kernel_images.h"
 #include "service/metrics.h"
 #include "service/prepared_key.h"
@@ -49,7 +50,6 @@ struct Service::Impl {
           toolchain(settings),
           images(settings, store, layers, remote, toolchain, metrics),
           recorder(settings.text(SettingId::kRecordShapes)),
-          refuse_misses(settings.text(SettingId::kOnMiss) == "refuse"),
           debug(settings.flag(SettingId::kDebug)) {}
 
     Settings const settings;
@@ -62,7 +62,6 @@ struct Service::Impl {
     KernelImages images;
     ShapeRecorder recorder;
     Workspaces workspaces;
-    bool const refuse_misses;
     bool const debug;
 
     struct LoadedKey {
@@ -73,6 +72,9 @@ struct Service::Impl {
     };
     cache::Registry<LoadedKey, LoadedImage> loaded;
     cache::Registry<PreparedKey, PreparedKernel> prepared;
+    cache::Registry<PreparedKey, PreparedKernel> fallbacks;  // for launches of a shape that `prepared` does not have yet
+    PendingPrepares pending;
+    Background background;  // the last member: its jobs use the others
 
     MetricsSnapshot counted() const;  // so far, by this service
     void add_to_totals() const noexcept;
@@ -85,6 +87,13 @@ struct Service::Impl {
     // What a shape gets in a context, or the rules that refuse it. Loads and compiles nothing.
     Result<Admitted> admit_in(driver::ContextInfo const& context, XQAParams const& params) const;
     Result<PreparedKernel*> prepare_in(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key);
+    // Begins prepare_in() in the background, and that of the fallback where the shape has one: OK once it is begun or under way. A failed
+    // one is begun anew if `again`, else it is the result.
+    Status begin_prepare(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key,
+                         Admitted const& admitted, bool again);
+    // What a launch runs under on_miss fallback: begins the shape's own kernel where nothing has. NOT_PREPARED: nothing is loaded.
+    Result<PreparedKernel*> find_fallback(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key);
+    Status prepare_fallback(driver::ContextInfo const& context, Admitted const& admitted, PreparedKey const& key);
     Result<SpecifiedKernel> load_in(driver::ContextInfo const& context, KernelSpec const& spec);
 };
 

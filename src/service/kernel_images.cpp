@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/subprocess.h"
 #include "service/metadata.h"
 
 namespace xqajit {
@@ -87,7 +88,7 @@ Result<std::shared_ptr<KernelImage const>> KernelImages::replace(CompileRequest 
     if (slot == nullptr) return get(request);  // NVRTC appeared meanwhile: another key
     std::lock_guard const lock(slot->mutex);
     if (slot->image == refused) {
-        Result<std::shared_ptr<KernelImage const>> compiled = compile(request, key);
+        Result<std::shared_ptr<KernelImage const>> compiled = compile_once(request, key, refused.get());
         if (!compiled.ok()) return compiled.status();
         slot->image = *compiled;
     }
@@ -178,19 +179,25 @@ cache::KeyLock KernelImages::lock(CompileRequest const& request, CacheKey const&
 
 // A peek: load() has set aside already what is damaged, and counted it.
 std::shared_ptr<KernelImage const> KernelImages::published(CompileRequest const& request, ImageKey const& key,
-                                                           cache::KeyLock const& lock) {
+                                                           cache::KeyLock const& lock, KernelImage const* refused) {
     using State = cache::KeyLock::State;
     if (lock.state() == State::kUnmade || lock.state() == State::kRefused) return nullptr;
     auto const start = std::chrono::steady_clock::now();
     std::shared_ptr<KernelImage const> image = peek(key);
+    // The metadata has the time of the compile: of the same bytes, made anew, it is another.
+    if (image != nullptr && refused != nullptr && image->metadata == refused->metadata && image->image == refused->image)
+        return nullptr;
     if (image != nullptr) count_hit(request, key, *image, start);
     return image;
 }
 
-Result<std::shared_ptr<KernelImage const>> KernelImages::compile_once(CompileRequest const& request, ImageKey const& key) {
+Result<std::shared_ptr<KernelImage const>> KernelImages::compile_once(CompileRequest const& request, ImageKey const& key,
+                                                                      KernelImage const* refused) {
     if (!key.compiler.ok()) return compile(request, key);  // which says what is missing
-    cache::KeyLock held = lock(request, key.key, /*wait=*/true);
-    if (std::shared_ptr<KernelImage const> image = published(request, key, held)) return image;
+    auto const is_stopped = [this] { return is_set(&stop_); };
+    cache::KeyLock held = lock(request, key.key, /*wait=*/true, is_stopped);
+    if (std::shared_ptr<KernelImage const> image = published(request, key, held, refused)) return image;
+    if (is_stopped()) return Status(XQAJIT_INTERRUPTED, "the service is being destroyed");
     Result<std::shared_ptr<KernelImage const>> compiled = compile(request, key);
     if (!compiled.ok()) held.abandon();
     return compiled;
@@ -202,9 +209,10 @@ Result<std::shared_ptr<KernelImage const>> KernelImages::compile(CompileRequest 
             fmt::format("no compiled kernel for {} {} in memory or on disk, and none can be compiled: {}; prewarm key {}",
                         family_name(request.family), request.target, key.compiler.message(), key.key.body.hex()));
     }
-    Result<CompiledImage> compiled = toolchain_.compile(request);
+    WorkerWatch watch{&stop_, false};
+    Result<CompiledImage> compiled = toolchain_.compile(request, &watch);
     if (!compiled.ok()) {
-        count_failure();
+        if (compiled.status().code() != XQAJIT_INTERRUPTED) count_failure();
         return compiled.status();
     }
     return keep(request, key.key, std::move(*compiled), nullptr);

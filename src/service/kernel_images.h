@@ -42,10 +42,13 @@ public:
     ImageKey with_compiler(Digest const& body);  // of a request whose body is known
     // UNAVAILABLE where no entry and no compiler exists: names the library, where it was looked for, and the key to prewarm.
     Result<std::shared_ptr<KernelImage const>> get(CompileRequest const& request);
-    // Compiles once more in place of an image from disk that the driver refused.
+    // Compiles once more in place of an image from disk that the driver refused, unless another process has done so.
     Result<std::shared_ptr<KernelImage const>> replace(CompileRequest const& request,
                                                        std::shared_ptr<KernelImage const> const& refused);
     bool in_memory(ImageKey const& key) const;
+    // From now on every get() and replace() that would wait for a lock or compile is INTERRUPTED, as are those that do so now: but for a
+    // compile in this process, which NVRTC ends itself.
+    void stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELAXED); }
 
     // The store, the layers and the remote; null: a miss. load() counts both, logs a hit, and copies the remote's into the store, and a
     // layer's where XQAJIT_CACHE_COPY_HITS asks for it; peek() asks no remote and leaves no trace.
@@ -56,7 +59,9 @@ public:
     cache::KeyLock lock(CompileRequest const& request, CacheKey const& key, bool wait,
                         std::function<bool()> const& is_stopped = {});
     // load() once more, for who has asked for the lock: what another process has stored meanwhile.
-    std::shared_ptr<KernelImage const> published(CompileRequest const& request, ImageKey const& key, cache::KeyLock const& lock);
+    // `refused`: an image that does not count; may be null.
+    std::shared_ptr<KernelImage const> published(CompileRequest const& request, ImageKey const& key, cache::KeyLock const& lock,
+                                                 KernelImage const* refused = nullptr);
     // Keeps what a compile made: counted, logged in one line, stored. `stored` may be null: a launch does without the disk.
     std::shared_ptr<KernelImage const> keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
                                             Status* stored);
@@ -79,7 +84,8 @@ private:
     void copy_hit(KernelImage const& image);
     Result<std::shared_ptr<KernelImage const>> compile(CompileRequest const& request, ImageKey const& key);
     // Unless another process does it meanwhile.
-    Result<std::shared_ptr<KernelImage const>> compile_once(CompileRequest const& request, ImageKey const& key);
+    Result<std::shared_ptr<KernelImage const>> compile_once(CompileRequest const& request, ImageKey const& key,
+                                                            KernelImage const* refused = nullptr);
     void count_hit(CompileRequest const& request, ImageKey const& key, KernelImage const& image,
                    std::chrono::steady_clock::time_point start);
 
@@ -89,6 +95,7 @@ private:
     std::shared_ptr<cache::Remote> remote_;
     Toolchain& toolchain_;
     Metrics& metrics_;
+    int stop_ = 0;  // accessed atomically
     cache::Registry<RegistryKey, Slot> slots_;
 };
 

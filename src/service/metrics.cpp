@@ -28,6 +28,7 @@ constexpr CounterRow kCounters[] = {
     {"quarantined",      "xqajit_quarantined_entries_total", "Entries that failed their checks and were set aside.",            &MetricsSnapshot::quarantined},
     {"lock_waits",       "xqajit_lock_waits_total",          "Waits for another process that compiled the same kernel.",        &MetricsSnapshot::lock_waits},
     {"launches",         "xqajit_launches_total",            "Kernels that were launched.",                                     &MetricsSnapshot::launches},
+    {"fallbacks",        "xqajit_fallbacks_total",           "Launches of mmha in place of a kernel that was not loaded yet.",   &MetricsSnapshot::fallbacks},
     {"remote_errors",     "xqajit_remote_errors_total",       "Requests to the remote cache that got no usable answer.",          &MetricsSnapshot::remote_errors},
     {"remote_refused",    "xqajit_remote_refused_total",      "Entries of the remote cache that were unsigned, forged or damaged.", &MetricsSnapshot::remote_refused},
     {"remote_stored",     "xqajit_remote_stored_total",       "Entries that were put into the remote cache.",                     &MetricsSnapshot::remote_stored},
@@ -121,6 +122,7 @@ MetricsSnapshot Metrics::snapshot() const {
     snapshot.stored_bytes = stored_bytes;
     snapshot.lock_waits = lock_waits;
     snapshot.launches = launches_.total();
+    snapshot.fallbacks = fallbacks_.total();
     for (std::size_t i = 0; i < kPhases; ++i) snapshot.phases[i] = phases_[i].counts();
     return snapshot;
 }

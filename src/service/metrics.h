@@ -23,6 +23,7 @@ struct MetricsSnapshot {
     std::uint64_t quarantined = 0;
     std::uint64_t lock_waits = 0;
     std::uint64_t launches = 0;
+    std::uint64_t fallbacks = 0;
     std::uint64_t remote_errors = 0;
     std::uint64_t remote_refused = 0;
     std::uint64_t remote_stored = 0;
@@ -38,6 +39,7 @@ class Metrics {
 public:
     void count_hit(Layer layer) noexcept { hits_[static_cast<std::size_t>(layer)].add(); }
     void count_launch() noexcept { launches_.add(); }
+    void count_fallback() noexcept { fallbacks_.add(); }
     void time(Phase phase, std::chrono::nanoseconds taken) noexcept { phases_[static_cast<std::size_t>(phase)].add(taken); }
 
     std::atomic<std::uint64_t> misses{0}, compiles{0}, compile_failures{0}, read_bytes{0}, stored_bytes{0}, lock_waits{0};
@@ -46,7 +48,7 @@ public:
 
 private:
     std::array<StripedCounter, kLayers> hits_;
-    StripedCounter launches_;
+    StripedCounter launches_, fallbacks_;
     std::array<DurationHistogram, kPhases> phases_;
 };
 

@@ -19,6 +19,7 @@ PreparedKey PreparedKey::of(XQAParams const& normalized, std::uint64_t context_i
     // These don't at all.
     shape.qk_scale = 0.0f;
     shape.pdl = 0;
+    shape.on_miss = 0;
     key.context_low_ = static_cast<std::uint32_t>(context_id);
     key.context_high_ = static_cast<std::uint32_t>(context_id >> 32);
     return key;

@@ -37,7 +37,9 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     if (!found.ok()) return found.status();
     driver::ContextInfo const& context = **found;
     PreparedKey const key = PreparedKey::of(*shape, context.id);
+    XQAParams const forced = overridden(*shape, impl_->overrides);
     PreparedKernel const* prepared = impl_->prepared.find(key);
+    bool falls_back = false;
     if (prepared != nullptr) {
         impl_->metrics.count_hit(Layer::kMemory);
     } else if (args->batch == 0) {
@@ -47,13 +49,14 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
         Result<bool> const capturing = driver::is_capturing(stream);
         if (!capturing.ok()) return capturing.status();
         if (*capturing) return not_prepared(*shape, "the stream is capturing");
-        if (impl_->refuse_misses) return not_prepared(*shape, "XQAJIT_ON_MISS is refuse");
-        Result<PreparedKernel*> const built = impl_->prepare_in(context, *shape, key);
-        if (!built.ok()) return built.status();
-        prepared = *built;
+        if (forced.on_miss == XQAJIT_ON_MISS_REFUSE) return not_prepared(*shape, "on_miss (XQAJIT_ON_MISS) is refuse");
+        falls_back = forced.on_miss == XQAJIT_ON_MISS_FALLBACK;
+        Result<PreparedKernel*> const found_now =
+            falls_back ? impl_->find_fallback(context, *shape, key) : impl_->prepare_in(context, *shape, key);
+        if (!found_now.ok()) return found_now.status();
+        prepared = *found_now;
     }
 
-    XQAParams const forced = overridden(*shape, impl_->overrides);
     LaunchBounds const bounds = bounds_of(forced, prepared->arch, args->batch, args->max_len, args->q_len);
     SpecifiedKernel const& kernel = kernel_for(*prepared, forced, bounds);
     Result<LaunchPlan> const plan = make_plan(kernel.spec, bounds);
@@ -82,6 +85,7 @@ Status Service::run(XQAParams const& params, RunArgs const& given, CUstream_st* 
     void* parameters[] = {&kernel_args, &k_map, &v_map};
     Status status = driver::launch(kernel.loaded->kernel, config, std::span(parameters, with_maps ? 3 : 1), stream);
     if (status.ok()) impl_->metrics.count_launch();
+    if (status.ok() && falls_back) impl_->metrics.count_fallback();
     return status;
 }
 

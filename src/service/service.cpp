@@ -30,6 +30,8 @@ std::shared_ptr<cache::Remote> open_remote(Settings const& settings) {
 Service::Service() = default;
 Service::~Service() {
     if (impl_ == nullptr) return;
+    impl_->images.stop();
+    impl_->background.stop();
     impl_->remote->close();
     impl_->add_to_totals();
 }

@@ -20,6 +20,8 @@ public:
     ~Service();
 
     Status prepare(XQAParams const& params);
+    Status prepare_async(XQAParams const& params);
+    Status prepare_wait(XQAParams const& params, std::uint32_t timeout_ms);
     Result<std::uint64_t> workspace_size(XQAParams const& params, std::uint32_t max_batch, std::uint64_t max_len);
     Status workspace_init(void* workspace, std::uint64_t bytes, CUstream_st* stream);
     Status workspace_release(void* workspace);

@@ -35,11 +35,11 @@ Status Toolchain::can_compile(std::string const& target) {
     return nvrtc.ok() ? check_target(**nvrtc, target) : nvrtc.status();
 }
 
-Result<CompiledImage> Toolchain::compile(CompileRequest const& request) {
+Result<CompiledImage> Toolchain::compile(CompileRequest const& request, WorkerWatch* watch) {
     if (settings_.text(SettingId::kCompile) != "worker") return compile_in_process(request);
     Result<std::optional<std::string>> const worker = worker_to_use();
     if (!worker.ok()) return worker.status();
-    return *worker ? compile_in_worker(**worker, request) : compile_in_process(request);
+    return *worker ? compile_in_worker(**worker, request, watch) : compile_in_process(request);
 }
 
 Result<CompiledImage> Toolchain::compile_in_process(CompileRequest const& request) {

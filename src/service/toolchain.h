@@ -26,7 +26,7 @@ public:
     // Whether compile() could begin with this target: the reason if not. Loads the library.
     Status can_compile(std::string const& target);
     // Where XQAJIT_COMPILE says, in worker_to_use().
-    Result<CompiledImage> compile(CompileRequest const& request);
+    Result<CompiledImage> compile(CompileRequest const& request, WorkerWatch* watch = nullptr);
     Result<CompiledImage> compile_in_process(CompileRequest const& request);
     Result<CompiledImage> compile_in_worker(std::string const& worker, CompileRequest const& request, WorkerWatch* watch = nullptr);
     // Nothing where XQAJIT_WORKER is unset and no worker is installed: this process is to compile, with one warning.

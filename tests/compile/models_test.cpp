@@ -92,9 +92,7 @@ std::vector<KernelSpec> distinct_kernels(std::string const& target, Family famil
 // some group sizes spill; compilers before 13 spill up to twice as many.
 std::uint32_t most_spilled(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     if (spec.family != Family::kGmma || spec.skip_softmax) return 0;
-    bool const keeps_registers = spec.m_tile > device::kMostRowsOfGroup ||
-                                 device::gmma_large_blocks({spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile}) > 1;
-    if (!keeps_registers) return 0;
+    if (device::gmma_large_blocks({spec.head_dim, dtype_bytes(spec.kv_dtype), spec.m_tile}) < 2) return 0;
     return nvrtc.version().starts_with("12.") ? 192 : 96;
 }
 
@@ -172,9 +170,7 @@ void require_to_fit(NvrtcLibrary const& nvrtc, KernelSpec const& spec) {
     CHECK(compiled->static_smem <= device::gmma_static_smem(gmma_kind(spec)));
     for (Together const& together : planned_together(spec)) {
         INFO(compiled->registers << " registers, " << together.blocks << " blocks of " << together.groups << " groups");
-        CHECK(blocks_that_registers_hold(compiled->registers,
-                                         device::gmma_threads(together.groups, device::gmma_shape(gmma_kind(spec)).row_groups)) >=
-              together.blocks);
+        CHECK(blocks_that_registers_hold(compiled->registers, device::gmma_threads(together.groups)) >= together.blocks);
         CHECK(blocks_that_smem_holds(spec, together) >= together.blocks);
     }
 }

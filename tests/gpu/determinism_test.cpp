@@ -86,6 +86,7 @@ TEST_CASE("grids of thousands of blocks give the same bits run after run", "[gpu
         std::int32_t kv;
         std::size_t batch;
         std::int32_t len;
+        std::int32_t numeric = XQAJIT_NUMERIC_DEFAULT;
     };
     for (Row const& row : {Row{2, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},
                            {16, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},
@@ -93,8 +94,11 @@ TEST_CASE("grids of thousands of blocks give the same bits run after run", "[gpu
                            {64, 8, 128, XQAJIT_DTYPE_FP8_E4M3, 64, 8192},
                            {64, 8, 64, XQAJIT_DTYPE_INT8, 64, 8192},
                            {64, 8, 256, XQAJIT_DTYPE_BF16, 32, 4096},
-                           {64, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},  // more than 16 query rows, up to 64
-                           {128, 2, 128, XQAJIT_DTYPE_INT8, 64, 8192},
+                           {64, 2, 128, XQAJIT_DTYPE_BF16, 40, 30000},  // 17 to 32 query rows
+                           {128, 2, 128, XQAJIT_DTYPE_INT8, 64, 8192},  // up to 64
+                           {128, 2, 128, XQAJIT_DTYPE_BF16, 64, 8190},
+                           {128, 2, 128, XQAJIT_DTYPE_FP8_E4M3, 64, 8190, XQAJIT_NUMERIC_FP8},
+                           {128, 2, 64, XQAJIT_DTYPE_FP8_E4M3, 64, 8190, XQAJIT_NUMERIC_FP8},
                            {256, 8, 64, XQAJIT_DTYPE_FP8_E4M3, 64, 8192},
                            {128, 8, 256, XQAJIT_DTYPE_FP8_E4M3, 32, 4096}})
         for (std::int32_t const division : {XQAJIT_DIVISION_BALANCED, XQAJIT_DIVISION_INVARIANT}) {
@@ -106,6 +110,7 @@ TEST_CASE("grids of thousands of blocks give the same bits run after run", "[gpu
                                           .lens = std::vector<std::int32_t>(row.batch, row.len)});
             spec.max_pool_pages = 256;
             spec.params.division = division;
+            spec.params.numeric = row.numeric;
             if (!is_served(spec.params)) continue;
             ReferenceCase const c = build_case(spec);
             DeviceProblem problem = make_problem(c);

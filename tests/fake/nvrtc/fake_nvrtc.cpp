@@ -3,12 +3,14 @@
 // Environment, read at each call:
 //   FAKE_NVRTC_VERSION=13.0      what nvrtcVersion answers
 //   FAKE_NVRTC_ARCHS=75,80,90    what nvrtcGetSupportedArchs answers
-//   FAKE_NVRTC_ONLY=TEXT         the settings below apply only to compiles with TEXT among their options ("-DXQAJIT_HEAD_DIM=64")
+//   FAKE_NVRTC_ONLY=TEXT         the settings below apply only to compiles with TEXT among their options ("-DXQAJIT_HEAD_DIM=64") or in
+//                                the names and texts of their sources ("gmma/")
 //   FAKE_NVRTC_ONCE=FILE         ... and only to the one compile that makes FILE
 //   FAKE_NVRTC_FAIL=LOG          the compile fails with this log
 //   FAKE_NVRTC_CRASH=1           the compile raises SIGSEGV
 //   FAKE_NVRTC_HANG=1            the compile never ends
 //   FAKE_NVRTC_DELAY_MS=N        the compile takes N ms longer
+//   FAKE_NVRTC_WHILE=FILE        the compile does not end while FILE is there
 //   FAKE_NVRTC_MEMORY=HOW        error: NVRTC_ERROR_OUT_OF_MEMORY; throw: std::bad_alloc; abort: as an uncaught one; kill: SIGKILL
 //   FAKE_NVRTC_CHATTER=1         the compile writes to standard output
 //   FAKE_NVRTC_COUNT=FILE        appends one line a compile, "<target> <process id>"
@@ -76,13 +78,16 @@ nvrtcResult copy_out(std::string const& text, char* out) {
 
 // What the environment asks of this compile; NVRTC_SUCCESS: nothing bad.
 nvrtcResult misbehave(nvrtcProgram program, std::string const& options) {
-    if (options.find(setting("FAKE_NVRTC_ONLY")) == std::string::npos) return NVRTC_SUCCESS;
+    std::string const only = setting("FAKE_NVRTC_ONLY");
+    if (options.find(only) == std::string::npos && program->text.find(only) == std::string::npos) return NVRTC_SUCCESS;
     if (std::string const once = setting("FAKE_NVRTC_ONCE"); !once.empty()) {
         int const fd = open(once.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0) return NVRTC_SUCCESS;
         close(fd);
     }
     if (int const delay = std::atoi(setting("FAKE_NVRTC_DELAY_MS", "0").c_str())) usleep(static_cast<useconds_t>(delay) * 1000);
+    std::string const gate = setting("FAKE_NVRTC_WHILE");
+    while (!gate.empty() && access(gate.c_str(), F_OK) == 0) usleep(1000);
     if (!setting("FAKE_NVRTC_CHATTER").empty()) {
         std::printf("chatter of the compiler\n");
         std::fflush(stdout);

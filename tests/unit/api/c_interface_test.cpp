@@ -59,6 +59,10 @@ TEST_CASE("a null pointer is refused by name, by every function", "[api]") {
     refused("service", xqajit_create(nullptr, nullptr));
     refused("service", xqajit_prepare(nullptr, &params));
     refused("params", xqajit_prepare(s, nullptr));
+    refused("service", xqajit_prepare_async(nullptr, &params));
+    refused("params", xqajit_prepare_async(s, nullptr));
+    refused("service", xqajit_prepare_wait(nullptr, &params, 0));
+    refused("params", xqajit_prepare_wait(s, nullptr, 0));
     refused("service", xqajit_workspace_size(nullptr, &params, 1, 1, &bytes));
     refused("params", xqajit_workspace_size(s, nullptr, 1, 1, &bytes));
     refused("bytes", xqajit_workspace_size(s, &params, 1, 1, nullptr));
@@ -292,6 +296,8 @@ TEST_CASE("prepare, size, init, run and release through the C interface", "[api]
     REQUIRE(context.ok());
     Handle const handle;
     xqajit_params const params = plain_params();
+    REQUIRE(xqajit_prepare_async(handle.service, &params) == XQAJIT_OK);
+    REQUIRE(xqajit_prepare_wait(handle.service, &params, 200000) == XQAJIT_OK);
     REQUIRE(xqajit_prepare(handle.service, &params) == XQAJIT_OK);
     std::uint64_t bytes = 0;
     REQUIRE(xqajit_workspace_size(handle.service, &params, 2, 4096, &bytes) == XQAJIT_OK);

@@ -32,6 +32,11 @@ TEST_CASE("the wrapper throws the code, the text and the report", "[api]") {
         CHECK(error.report().empty());
     }
     xqajit_params params = xqajit::params_from_json(kShape);
+    params.head_dim = 7;
+    CHECK_THROWS_AS(service.prepare(params), xqajit::Error);
+    CHECK_THROWS_AS(service.prepare_async(params), xqajit::Error);
+    CHECK_THROWS_AS(service.prepare_wait(params, 0), xqajit::Error);
+    params = xqajit::params_from_json(kShape);
     params.cross_attention = 1;
     CHECK_FALSE(service.supports(params, "sm_90a"));
     xqajit_prewarm_options options = XQAJIT_PREWARM_OPTIONS_INIT;

@@ -44,7 +44,7 @@ std::vector<Values> const kValues{
     {SettingId::kNbSubSeq, {"0", "1", "6000"}, {"6001", "-1", "+1", "1.5", "0x10", " 1", "1 ", "one", "99999999999999999999999"}},
     {SettingId::kPdl, {"on", "off"}, {"1", "0", "yes", "ON"}},
     {SettingId::kPerfGate, {"off", "reference"}, {"on", "1"}},
-    {SettingId::kOnMiss, {"compile", "refuse"}, {"fallback", "error"}},
+    {SettingId::kOnMiss, {"compile", "fallback", "refuse"}, {"wait", "default", "error"}},
     {SettingId::kCompile, {"in_process", "worker"}, {"inprocess", "fork"}},
     {SettingId::kCompileTimeout, {"1", "120", "3600"}, {"0", "3601", "60s", "-5", "1e2"}},
     {SettingId::kLockTimeout, {"0", "120", "3600"}, {"-1", "3601", "2m", "never"}},

@@ -75,7 +75,7 @@ TEST_CASE("what the caller set is kept, and normalizing again changes nothing", 
 
 TEST_CASE("a struct of an older header works, its missing fields being zero", "[params]") {
     XQAParams params = decode_shape();
-    params.position = XQAJIT_POSITION_RELATIVE;  // beyond what the older header has
+    params.on_miss = XQAJIT_ON_MISS_REFUSE;  // beyond what the older header has
     for (std::size_t size = kParamsMinimumSize; size < sizeof(XQAParams); size += 4) {
         CAPTURE(size);
         Foreign older(params, size);
@@ -84,7 +84,7 @@ TEST_CASE("a struct of an older header works, its missing fields being zero", "[
         auto const normalized = normalize(older.params());
         REQUIRE(normalized.ok());
         CHECK(normalized->struct_size == sizeof(XQAParams));
-        CHECK(normalized->position == XQAJIT_POSITION_DEFAULT);
+        CHECK(normalized->on_miss == XQAJIT_ON_MISS_DEFAULT);
         CHECK(normalized->head_dim == 128);
         CHECK(validate(*normalized).ok());
     }

@@ -34,6 +34,7 @@ std::vector<XQAParams> rich_shapes() {
     many.sink_tokens = 4;
     many.chunked_attention = 8192;
     many.position = XQAJIT_POSITION_YARN;
+    many.on_miss = XQAJIT_ON_MISS_REFUSE;
     shapes.push_back(many);
     XQAParams tree = decode_shape();
     tree.q_dtype = XQAJIT_DTYPE_FP16;
@@ -100,6 +101,7 @@ TEST_CASE("every enumeration value has a name, and no other value has one", "[pa
         {rope_style_name, {"none", "neox", "gptj"}},
         {position_name, {"default", "learned_absolute", "yarn", "alibi", "relative"}},
         {division_name, {"default", "static", "balanced", "invariant"}},
+        {on_miss_name, {"default", "compile", "fallback", "refuse"}},
     };
     for (Row const& row : rows) {
         for (std::size_t i = 0; i < row.names.size(); ++i) CHECK(row.name(static_cast<std::int32_t>(i)) == row.names[i]);

@@ -93,6 +93,7 @@ std::vector<Bad> const kBad{
     {"position_shift", "2", "are 0, 1", [](auto& p) { p.position_shift = 2; }},
     {"sink_tokens", "4294967295", "are 0..2147483647", [](auto& p) { p.sink_tokens = kHuge; }},
     {"chunked_attention", "4294967295", "are 0..2147483647", [](auto& p) { p.chunked_attention = kHuge; }},
+    {"on_miss", "4", "are default, compile, fallback, refuse", [](auto& p) { p.on_miss = 4; }},
     {"position", "5", "are default, learned_absolute, yarn, alibi, relative", [](auto& p) { p.position = 5; }},
 };
 // clang-format on

@@ -57,8 +57,7 @@ TEST_CASE("a block's threads and shared memory are the family's, and one bound h
             continue;
         }
         if (spec.family == Family::kGmma) {
-            std::uint32_t const row_groups = spec.m_tile > device::kMostRowsOfGroup ? 2 : 1;
-            CHECK((plan->block_x == device::gmma_threads(1, row_groups) || plan->block_x == device::gmma_threads(2, row_groups)));
+            CHECK((plan->block_x == device::gmma_threads(1) || plan->block_x == device::gmma_threads(2)));
             CHECK(plan->dynamic_smem <= most_dynamic);
             continue;
         }

@@ -27,9 +27,7 @@ std::uint64_t static_smem(KernelSpec const& spec) { return device::gmma_static_s
 device::GmmaShape shape_of(KernelSpec const& spec) { return device::gmma_shape(gmma_kind(spec)); }
 
 // That take turns by tiles.
-std::uint32_t groups_of(KernelSpec const& spec, LaunchPlan const& plan) {
-    return (plan.block_x - 32) / (128 * shape_of(spec).row_groups);
-}
+std::uint32_t groups_of(LaunchPlan const& plan) { return (plan.block_x - 32) / 128; }
 
 }  // namespace
 
@@ -38,22 +36,26 @@ TEST_CASE("gmma's static shared memory holds the rows of q and their statistics"
     CHECK(device::gmma_static_smem({128, 2, 16}) == 16 * 268 + 1024);
     CHECK(device::gmma_static_smem({144, 2, 8}) == 8 * 524 + 1024);
     CHECK(device::gmma_static_smem({256, 2, 8}) == 8 * 524 + 1024);
-    CHECK(device::gmma_static_smem({128, 2, 64}) == 64 * 72 + 1024);  // those of both groups, and the cluster's
+    CHECK(device::gmma_static_smem({128, 2, 32}) == 32 * 72 + 1024);  // those of both groups, and the cluster's
+    CHECK(device::gmma_static_smem({128, 2, 64}) == 64 * 12 + 1024);  // the warps keep theirs
 }
 
-TEST_CASE("a wide gmma block has q in front of its rings, and each group's weights", "[plan]") {
-    auto const operands = [](std::uint32_t head_dim, std::uint32_t bytes, std::uint32_t rows, std::uint32_t groups) {
-        return device::gmma_operand_bytes(device::gmma_shape({head_dim, bytes, rows}), bytes, rows, groups);
+TEST_CASE("wide and tall gmma blocks have q in front of their rings, and what each group makes for itself", "[plan]") {
+    auto const operands = [](std::uint32_t head_dim, std::uint32_t bytes, std::uint32_t rows, std::uint32_t groups,
+                             bool fp8_math = false) {
+        return device::gmma_operand_bytes(device::gmma_shape({head_dim, bytes, rows, fp8_math}), bytes, rows, groups);
     };
     CHECK(operands(128, 2, 16, 2) == 0);
     CHECK(operands(64, 2, 32, 1) == 32 * 128 + 8192);
     CHECK(operands(64, 2, 32, 2) == 32 * 128 + 2 * 8192);
-    CHECK(operands(64, 2, 64, 1) == 64 * 128 + 2 * 8192);  // two groups share a tile
-    CHECK(operands(64, 1, 64, 1) == 64 * 128 + 2 * 8192);
-    CHECK(operands(80, 2, 64, 1) == 2 * 64 * 128 + 2 * 8192);  // whole segments of 64 elements
-    CHECK(operands(80, 1, 64, 2) == 2 * 64 * 128 + 4 * 8192);
+    CHECK(operands(80, 2, 32, 1) == 2 * 32 * 128 + 8192);  // whole segments of 64 elements
+    CHECK(operands(128, 1, 8, 2, true) == 1024 + 2 * 1024);
     CHECK(operands(192, 2, 32, 1) == 3 * 32 * 128 + 8192);
     CHECK(operands(192, 1, 32, 1) == 4 * 32 * 128 + 8192);  // of 128 codes
+    CHECK(operands(128, 2, 64, 2) == 2 * 64 * 128);         // tall: K and V of 16 bits are operands as they come
+    CHECK(operands(64, 1, 64, 1) == 64 * 128 + 2 * 8192);   // others' in 16 bits,
+    CHECK(operands(128, 1, 64, 2) == 2 * 64 * 128 + 2 * 2 * 16384);
+    CHECK(operands(128, 1, 64, 2, true) == 64 * 128 + 2 * 2 * 8192);  // or V's of two tiles transposed
 }
 
 TEST_CASE("what gmma keeps of tiles that may be skipped fits beside the rings", "[plan]") {
@@ -141,8 +143,8 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
                            {wide, 8, 2048, 8, 288, 2, 128, 3},
                            {wide, 32, 4096, 8, 288, 1, 504, 2},
                            {wide, 128, 4096, 8, 160, 1, 1552, 2},  // four
-                           {widest, 8, 2048, 8, 544, 2, 128, 3},   // two groups share a tile
-                           {widest, 32, 4096, 8, 288, 1, 504, 3},
+                           {widest, 8, 2048, 8, 288, 2, 128, 3},
+                           {widest, 32, 4096, 8, 160, 1, 504, 3},  // two small ones
                            // Rows of 64 bytes: two large blocks an SM for parts as well.
                            {thin, 1, 6144, 8, 288, 8, 64, 6},
                            {thin, 1, 131072, 8, 288, 2, 256, 3},
@@ -159,7 +161,7 @@ TEST_CASE("gmma's few units get clusters that hold them whole, or parts, and man
         CHECK(plan.grid_x == row.grid);
         CHECK(plan.ring_items == row.ring_items);
         CHECK(plan.dynamic_smem == device::gmma_dynamic_smem(shape_of(row.spec), row.spec.head_dim, dtype_bytes(row.spec.kv_dtype),
-                                                             row.spec.m_tile, groups_of(row.spec, plan), row.ring_items));
+                                                             row.spec.m_tile, groups_of(plan), row.ring_items));
     }
 }
 
@@ -239,7 +241,7 @@ TEST_CASE("gmma's blocks fit the shared memory of their GPU as often as they are
                                                  << ", " << plan.dynamic_smem << " bytes");
                             CHECK(plan.dynamic_smem <= most);
                             CHECK(plan.ring_items >= 2);
-                            std::uint32_t const groups = groups_of(spec, plan);
+                            std::uint32_t const groups = groups_of(plan);
                             CHECK(groups * plan.ring_items <= std::max(device::kMostGmmaItems, 2 * groups));
                             if (smem_optin != 232448) continue;
                             bool const all = division == XQAJIT_DIVISION_INVARIANT || batch == 1000;

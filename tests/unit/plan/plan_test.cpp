@@ -47,8 +47,7 @@ TEST_CASE("the grid is one axis of part, KV head and row block, and holds the wo
         std::uint64_t const slots = balanced ? device::balanced_slots(plan->nb_extra_parts) : plan->nb_sub_seq == 1 ? 0 : parts;
         CHECK(plan->nb_slots == slots * blocks_of_part);
         CHECK((plan->nb_slots == 0) == (plan->nb_sub_seq == 1));
-        std::uint64_t const counters =
-            std::uint64_t{device::merge_levels(plan->nb_sub_seq)} * plan->nb_slots * plan->cluster_size;
+        std::uint64_t const counters = std::uint64_t{device::merge_levels(plan->nb_sub_seq)} * plan->nb_slots * plan->cluster_size;
         CHECK(plan->workspace_bytes == workspace_for(counters, plan->nb_slots * partial_bytes(spec)));
         CHECK((plan->workspace_bytes == 0) == (plan->nb_slots == 0));
     }

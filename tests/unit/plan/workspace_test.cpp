@@ -166,17 +166,19 @@ TEST_CASE("the worst batch need not be the largest", "[plan][C14]") {
 
 TEST_CASE("a workspace serves every shorter launch, also of lengths between which blocks are shaped anew", "[plan][C14]") {
     bool needs_more_than_its_own = false;
-    for (std::uint32_t const heads : {1u, 2u, 8u})
-        for (std::uint32_t const batch : {1u, 2u, 4u, 8u}) {
+    // Of small heads a cluster's counters count too.
+    for (KernelSpec const& spec : {gmma_spec(8), gmma_spec(8, 16), hmma_spec(8, 64), hmma_spec(8, 16)})
+        for (auto const& [heads, batch] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+                 {1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {2, 8}, {8, 1}, {8, 2}, {8, 4}, {8, 8}}) {
             std::uint64_t most = 0;
             for (std::uint64_t middle = 128; middle <= 8192; middle += 128)
                 for (std::uint64_t const max_len : {middle - 1, middle, middle + 1}) {
                     LaunchBounds bounds = bounds_of(batch, max_len, heads);
                     bounds.division = XQAJIT_DIVISION_BALANCED;
                     bounds.has_clusters = true;
-                    std::uint64_t const size = *workspace_size(gmma_spec(8), bounds);
-                    std::uint64_t const own = make_plan(gmma_spec(8), bounds)->workspace_bytes;
-                    INFO(batch << " x " << max_len << ", " << heads << " KV heads");
+                    std::uint64_t const size = *workspace_size(spec, bounds);
+                    std::uint64_t const own = make_plan(spec, bounds)->workspace_bytes;
+                    INFO(to_string(spec) << ", " << batch << " x " << max_len << ", " << heads << " KV heads");
                     most = std::max(most, own);
                     CHECK(most <= size);
                     needs_more_than_its_own |= own < size;

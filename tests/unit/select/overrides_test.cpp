@@ -25,6 +25,7 @@ TEST_CASE("settings left at their default force nothing", "[select][A07]") {
         CHECK(overrides.nb_sub_seq == 0);
         CHECK_FALSE(overrides.pdl.has_value());
         CHECK_FALSE(overrides.perf_gate);
+        CHECK(overrides.on_miss == XQAJIT_ON_MISS_DEFAULT);
     }
 }
 
@@ -43,11 +44,14 @@ TEST_CASE("each setting acts", "[select][A07]") {
     CHECK(parsed({"XQAJIT_PDL=off"}).pdl == false);
     CHECK(parsed({"XQAJIT_PERF_GATE=reference"}).perf_gate);
     CHECK_FALSE(parsed({"XQAJIT_PERF_GATE=off"}).perf_gate);
+    CHECK(parsed({"XQAJIT_ON_MISS=compile"}).on_miss == XQAJIT_ON_MISS_COMPILE);
+    CHECK(parsed({"XQAJIT_ON_MISS=fallback"}).on_miss == XQAJIT_ON_MISS_FALLBACK);
+    CHECK(parsed({"XQAJIT_ON_MISS=refuse"}).on_miss == XQAJIT_ON_MISS_REFUSE);
 }
 
 TEST_CASE("every word that the settings table accepts has a meaning", "[select][A07]") {
-    for (SettingId const id :
-         {SettingId::kForceKernel, SettingId::kNumeric, SettingId::kDivision, SettingId::kPdl, SettingId::kPerfGate}) {
+    for (SettingId const id : {SettingId::kForceKernel, SettingId::kNumeric, SettingId::kDivision, SettingId::kPdl,
+                               SettingId::kPerfGate, SettingId::kOnMiss}) {
         Setting const& setting = settings_table()[static_cast<std::size_t>(id)];
         std::string_view accepted = setting.accepted;
         while (!accepted.empty()) {

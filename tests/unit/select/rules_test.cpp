@@ -34,6 +34,8 @@ std::map<std::string, Spoil> const kExamples = {
     {"common.heads", [](Subject& s) { s.params.num_kv_heads = 3, s.params.num_q_heads = 64; }},
     {"common.numeric", [](Subject& s) { s.params.numeric = XQAJIT_NUMERIC_FP8, s.params.kv_dtype = XQAJIT_DTYPE_INT8; }},
     {"common.nb_sub_seq", [](Subject& s) { s.params.nb_sub_seq = 4, s.params.division = XQAJIT_DIVISION_INVARIANT; }},
+    {"common.on_miss",
+     [](Subject& s) { s.params.on_miss = XQAJIT_ON_MISS_FALLBACK, s.params.division = XQAJIT_DIVISION_INVARIANT; }},
 
     {"hmma.arch", [](Subject& s) { s.arch.sm = 75; }},
     {"hmma.q_dtype", [](Subject& s) { s.params.q_dtype = XQAJIT_DTYPE_FP8_E4M3; }},

@@ -270,3 +270,45 @@ TEST_CASE("the perf gate leaves the selection as it is, and gives a tensor-core 
         CHECK(with->specs() == std::vector<KernelSpec>{with->spec, *with->below_gate});
     }
 }
+
+TEST_CASE("on_miss fallback leaves the selection as it is, and gives it mmha's kernel where that serves the shape", "[select]") {
+    struct Row {
+        char const* what;
+        void (*edit)(XQAParams&, Overrides&);
+        bool has_fallback;
+    };
+    constexpr Row kRows[] = {
+        {"GQA", [](XQAParams&, Overrides&) {}, true},
+        {"by the setting", [](XQAParams& p, Overrides& o) { p.on_miss = 0, o.on_miss = XQAJIT_ON_MISS_FALLBACK; }, true},
+        {"the setting wins", [](XQAParams&, Overrides& o) { o.on_miss = XQAJIT_ON_MISS_COMPILE; }, false},
+        {"with the perf gate", [](XQAParams&, Overrides& o) { o.perf_gate = true; }, true},
+        {"plain MHA, which is mmha's", [](XQAParams& p, Overrides&) { p.num_q_heads = p.num_kv_heads; }, false},
+        {"what mmha does not serve", [](XQAParams& p, Overrides&) { p.input_kv = 1; }, false},
+        {"gmma forced", [](XQAParams&, Overrides& o) { o.force_kernel = {Family::kGmma}; }, false},
+        {"hmma forced, else mmha",
+         [](XQAParams&, Overrides& o) {
+             o.force_kernel = {Family::kHmma, Family::kMmha};
+         },
+         true},
+    };
+    ArchFacts const hopper = test::arch("sm_90a");
+    for (Row const& row : kRows) {
+        INFO(row.what);
+        XQAParams shape = test::gqa_shape();
+        shape.on_miss = XQAJIT_ON_MISS_FALLBACK;
+        Overrides with;
+        row.edit(shape, with);
+        Result<Selection> const selection = select(shape, hopper, with);
+        REQUIRE(selection.ok());
+        shape.on_miss = XQAJIT_ON_MISS_COMPILE;
+        Overrides without = with;
+        without.on_miss = XQAJIT_ON_MISS_DEFAULT;
+        Result<Selection> const compiled = select(shape, hopper, without);
+        REQUIRE(compiled.ok());
+        CHECK(selection->spec == compiled->spec);
+        CHECK_FALSE(compiled->fallback);
+        REQUIRE(selection->fallback.has_value() == row.has_fallback);
+        CHECK(selection->specs().size() == (row.has_fallback ? 2u : 1u));
+        if (row.has_fallback) CHECK(*selection->fallback == make_spec(Family::kMmha, shape, hopper));
+    }
+}

@@ -176,6 +176,7 @@ TEST_CASE("a field that no kernel depends on leaves the spec as it is", "[select
         {"pdl", [](XQAParams& p) { p.pdl = 1; }},
         {"rotary_dim without input_kv", [](XQAParams& p) { p.rotary_dim = 64; }},
         {"position", [](XQAParams& p) { p.position = XQAJIT_POSITION_YARN; }},
+        {"on_miss", [](XQAParams& p) { p.on_miss = XQAJIT_ON_MISS_FALLBACK; }},
     };
     ArchFacts const hopper = test::arch("sm_90a");
     for (auto const& [name, edit] : edits) {

@@ -37,8 +37,8 @@ MetricsSnapshot sample() {
     for (std::uint64_t& hits : snapshot.hits) hits = next++;
     for (std::uint64_t* value :
          {&snapshot.misses, &snapshot.compiles, &snapshot.compile_failures, &snapshot.read_bytes, &snapshot.stored_bytes,
-          &snapshot.quarantined, &snapshot.lock_waits, &snapshot.launches, &snapshot.remote_errors, &snapshot.remote_refused,
-          &snapshot.remote_stored, &snapshot.remote_not_stored})
+          &snapshot.quarantined, &snapshot.lock_waits, &snapshot.launches, &snapshot.fallbacks, &snapshot.remote_errors,
+          &snapshot.remote_refused, &snapshot.remote_stored, &snapshot.remote_not_stored})
         *value = next++;
     for (DurationCounts& phase : snapshot.phases) {
         for (std::uint64_t& bucket : phase.buckets) bucket = next++;

@@ -17,7 +17,7 @@ namespace {
 using namespace testing;
 
 // Fields whose value, or whose value past zero, is a launch's business.
-bool is_run_time(std::string const& name) { return name == "qk_scale" || name == "pdl"; }
+bool is_run_time(std::string const& name) { return name == "qk_scale" || name == "pdl" || name == "on_miss"; }
 bool is_value(std::string const& name) {
     return name == "sliding_window" || name == "softcap" || name == "skip_softmax_threshold" || name == "nb_sub_seq";
 }

@@ -3,11 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -236,6 +238,39 @@ TEST_CASE("what was compiled is launched, whatever becomes of its entry", "[serv
     require_ok(service->prepare(plain_params()));
     CHECK(world.compiles() == 1);
     CHECK(service->stats().disk_hits == 0);
+}
+
+TEST_CASE("services that find the same entry refused by the driver have it compiled again once", "[service][J01][J29]") {
+    World world;
+    CUcontext const context = world.enter(0);
+    require_ok(world.service()->prepare(plain_params()));
+    world.cuda().fail_images(CUDA_ERROR_INVALID_IMAGE, CUDA_SUCCESS);  // the new one will be refused too: PTX is what is left
+    constexpr std::size_t kServices = 4;
+    std::vector<Status> results(kServices);
+    {
+        json const key = json::parse(must(world.service()->explain(plain_params(), nullptr, 1, 1)))["key"];
+        CacheKey wanted;
+        REQUIRE(Digest::parse(key["body"].get<std::string>(), wanted.body));
+        REQUIRE(Digest::parse(key["compiler"]["id"].get<std::string>(), wanted.compiler));
+        auto const store = cache::test::open_store(world.cache_dir());
+        std::optional<cache::KeyLock> held = store->lock(wanted, {});  // until all have the old entry
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 0; i < kServices; ++i)
+            threads.emplace_back([&, i] {
+                Result<driver::ScopedContext> const scope = driver::ScopedContext::enter(context);
+                Result<std::unique_ptr<Service>> const service = Service::create("");
+                results[i] = !scope.ok() ? scope.status() : !service.ok() ? service.status() : (*service)->prepare(plain_params());
+            });
+        while (world.logged("waiting for another process").size() < kServices)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        held.reset();
+    }
+    for (Status const& result : results) require_ok(result);
+    world.cuda().fail_images(CUDA_SUCCESS, CUDA_SUCCESS);
+    std::vector<std::string> const targets = world.compiled_targets();
+    CHECK(std::count(targets.begin(), targets.end(), "sm_90a") == 2);
+    CHECK(std::count(targets.begin(), targets.end(), "compute_90a") == 1);
+    CHECK(must(world.service()->cache_verify()).status.ok());
 }
 
 TEST_CASE("two prewarms of one list share its kernels", "[service][J01]") {

@@ -42,7 +42,7 @@ World::World() : folder_(make_folder()), cuda_(fake_cuda()) {
     REQUIRE(cuda_ != nullptr);  // LD_LIBRARY_PATH names the fake driver's folder
     for (Setting const& setting : settings_table()) set(setting.name, "");
     for (char const* name :
-         {"VERSION", "ARCHS", "ONLY", "ONCE", "FAIL", "CRASH", "HANG", "DELAY_MS", "MEMORY"})  // an earlier section's
+         {"VERSION", "ARCHS", "ONLY", "ONCE", "FAIL", "CRASH", "HANG", "DELAY_MS", "WHILE", "MEMORY"})  // an earlier section's
         set((std::string("FAKE_NVRTC_") + name).c_str(), "");
     set("XQAJIT_CACHE_DIR", cache_dir());
     set("XQAJIT_NVRTC_PATH", FAKE_NVRTC);
