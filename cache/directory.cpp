@@ -99,6 +99,38 @@ Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool cre
     return folder;
 }
 
+CacheFile read_cache_file(int folder, std::string const& name, std::uint64_t max_bytes) {
+    using Outcome = CacheFile::Outcome;
+    CacheFile file;
+    auto const end = [&](Outcome outcome, std::string const& text) {
+        file.outcome = outcome;
+        file.status = {outcome == Outcome::kBad ? XQAJIT_CACHE_CORRUPT : XQAJIT_UNAVAILABLE, text};
+        return std::move(file);
+    };
+    auto const unreadable = [&](std::string const& why) { return end(Outcome::kUnreadable, "cannot be read: " + why); };
+    // O_NONBLOCK: a FIFO under the name must not hang.
+    UniqueFd opened = above_standard(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+    int const error = opened.valid() ? 0 : errno;
+    if (error == ENOENT) return end(Outcome::kMissing, "is missing");
+    // What cannot be opened is judged by its name all the same: nothing of it is read.
+    int const looked =
+        opened.valid() ? ::fstat(opened.get(), &file.facts) : ::fstatat(folder, name.c_str(), &file.facts, AT_SYMLINK_NOFOLLOW);
+    if (looked != 0) return errno == ENOENT ? end(Outcome::kMissing, "is missing") : unreadable(errno_text(errno));
+    if (!S_ISREG(file.facts.st_mode)) return end(Outcome::kBad, "is not a regular file");
+    if (std::string const reason = distrust(file.facts); !reason.empty()) return end(Outcome::kBad, reason);
+    if (!opened.valid()) return unreadable(errno_text(error));
+    auto const too_long = [&](std::uint64_t bytes) {
+        return end(Outcome::kBad, fmt::format("has {} bytes: accepted are up to {}", bytes, max_bytes));
+    };
+    if (static_cast<std::uint64_t>(file.facts.st_size) > max_bytes) return too_long(static_cast<std::uint64_t>(file.facts.st_size));
+    Result<std::string> bytes = read_open_file(std::move(opened), name, max_bytes);
+    if (!bytes.ok() && bytes.status().code() == XQAJIT_INVALID_ARGUMENT) return too_long(max_bytes + 1);  // it grows
+    if (!bytes.ok()) return unreadable(bytes.status().message());
+    file.outcome = Outcome::kGood;
+    file.bytes = std::move(*bytes);
+    return file;
+}
+
 Result<OpenedRoot> open_root(std::string const& path, bool create) {
     if (path.empty()) return unavailable("cache directory is named by an empty text");
     std::error_code error;

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,21 @@ std::string distrust(struct stat const& file);
 // The folder `name` of `directory`. `create`: makes it 0700 where it is missing. CACHE_CORRUPT: something else stands there (a file, a
 // link), or it fails distrust(). UNAVAILABLE: it cannot be made or opened. An invalid descriptor: it is missing and `create` is false.
 Result<UniqueFd> open_folder_at(int directory, std::string const& name, bool create);
+
+// A file in a folder of the cache. It is never opened through a link, and judged on its descriptor: what is read is what was judged.
+struct CacheFile {
+    enum class Outcome {
+        kGood,
+        kMissing,
+        kUnreadable,  // permissions, an I/O error: UNAVAILABLE
+        kBad          // not a regular file, fails distrust(), or is too long: CACHE_CORRUPT
+    };
+    Outcome outcome = Outcome::kMissing;
+    struct stat facts {};  // of what stands there, unless it is missing
+    Status status;         // why not good: "is not a regular file"
+    std::string bytes;
+};
+CacheFile read_cache_file(int folder, std::string const& name, std::uint64_t max_bytes);
 
 struct OpenedRoot {
     UniqueFd directory;     // not valid where there is none yet

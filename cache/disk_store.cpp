@@ -18,6 +18,8 @@
 namespace xqajit::cache {
 namespace {
 
+using Outcome = CacheFile::Outcome;
+
 constexpr int kQuarantinedPerKey = 100;  // bounds what a disk that damages everything can pile up
 constexpr int kFolderAttempts = 64;      // each lost only to a collection that removes the empty folder just then
 
@@ -42,7 +44,6 @@ bool exists_at(int folder, std::string const& name) {
 }  // namespace
 
 struct DiskStore::ReadEntry {
-    enum class Outcome { kGood, kMissing, kUnreadable, kBad };
     Outcome outcome = Outcome::kMissing;
     struct stat file {};
     Status status;  // why not good
@@ -101,42 +102,25 @@ Result<UniqueFd> DiskStore::open_body_folder(Root const& root, Digest const& bod
     return open_folder_at(prefix->get(), body.hex(), create);
 }
 
-// The folder is ours alone, so that what fstatat() saw is what read_file_at() opens.
 DiskStore::ReadEntry DiskStore::read_entry(int folder, CacheKey const& key) {
-    using Outcome = ReadEntry::Outcome;
-    std::string const name = file_name(key);
     ReadEntry read;
-    auto const end = [&](Outcome outcome, Status status) {
-        read.outcome = outcome;
-        read.status = std::move(status);
-        return std::move(read);
-    };
-    auto const bad = [&](std::string const& text) {
-        return end(Outcome::kBad, Status(XQAJIT_CACHE_CORRUPT, "cache entry " + text));
-    };
-
-    if (::fstatat(folder, name.c_str(), &read.file, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) return end(Outcome::kMissing, unavailable("cache entry is missing"));
-        return end(Outcome::kUnreadable, unavailable("cache entry cannot be read: " + errno_text(errno)));
+    CacheFile file = read_cache_file(folder, file_name(key), kMaxEntryBytes);
+    read.outcome = file.outcome;
+    read.file = file.facts;
+    if (read.outcome != Outcome::kGood) {
+        read.status = {file.status.code(), "cache entry " + file.status.message()};
+        return read;
     }
-    if (!S_ISREG(read.file.st_mode)) return bad("is not a regular file");
-    if (std::string const reason = distrust(read.file); !reason.empty()) return bad(reason);
-    if (static_cast<std::uint64_t>(read.file.st_size) > kMaxEntryBytes)
-        return bad(fmt::format("has {} bytes: accepted are up to {}", read.file.st_size, kMaxEntryBytes));
-
-    Result<std::string> const bytes = read_file_at(folder, name, kMaxEntryBytes);
-    if (!bytes.ok()) {
-        bool const vanished = bytes.status().code() == XQAJIT_UNAVAILABLE;  // another process replaced or set it aside meanwhile
-        return end(vanished ? Outcome::kMissing : Outcome::kUnreadable, unavailable(bytes.status().message()));
-    }
-    Result<Entry> entry = decode_entry(*bytes, key);
-    if (!entry.ok()) return end(Outcome::kBad, entry.status());
-    read.entry = std::move(*entry);
-    return end(Outcome::kGood, {});
+    Result<Entry> entry = decode_entry(file.bytes, key);
+    read.status = entry.status();
+    if (entry.ok())
+        read.entry = std::move(*entry);
+    else
+        read.outcome = Outcome::kBad;
+    return read;
 }
 
 std::optional<Entry> DiskStore::read_from(Root const& root, int folder, CacheKey const& key, DiskStore* keeper) {
-    using Outcome = ReadEntry::Outcome;
     ReadEntry read = read_entry(folder, key);
     if (read.outcome == Outcome::kGood) return std::move(read.entry);
     if (keeper == nullptr) return std::nullopt;
@@ -306,7 +290,7 @@ Listing DiskStore::list() const {
                 }
                 if (!parse_file_name(name, key.compiler)) continue;
                 ReadEntry read = read_entry(folder.get(), key);
-                if (read.outcome == ReadEntry::Outcome::kMissing) continue;
+                if (read.outcome == Outcome::kMissing) continue;
                 listing.entries.push_back({key, body_path + "/" + name, static_cast<std::uint64_t>(read.file.st_size),
                                            std::move(read.status), std::move(read.entry.metadata), read.entry.is_ptx});
             }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -37,8 +36,12 @@ Result<UniqueFd> lock_directory(int directory) {
 }
 
 Status replace(int directory, std::string const& text) {
-    UniqueFd const file =
-        above_standard(::openat(directory, kTemporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    auto const create = [&] {
+        return above_standard(::openat(directory, kTemporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    };
+    UniqueFd file = create();
+    // A killed writer's, or whatever else: nothing that stands there is opened.
+    if (!file.valid() && errno == EEXIST && ::unlinkat(directory, kTemporary, 0) == 0) file = create();
     if (!file.valid()) return failed("create");
     if (!write_all(file.get(), text) || ::renameat(directory, kTemporary, directory, kTotals) != 0) {
         Status status = failed("write");
@@ -50,20 +53,13 @@ Status replace(int directory, std::string const& text) {
 
 }  // namespace
 
-// The directory is ours alone, so that what fstatat() saw is what read_file_at() opens.
 Result<std::string> read_totals(int directory) {
-    struct stat file {};
-    if (::fstatat(directory, kTotals, &file, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) return std::string();
-        return Status(XQAJIT_INTERNAL, fmt::format("{}: {}", kTotals, errno_text(errno)));
-    }
-    auto const corrupt = [](std::string const& why) { return Status(XQAJIT_CACHE_CORRUPT, fmt::format("{} {}", kTotals, why)); };
-    if (!S_ISREG(file.st_mode)) return corrupt("is no regular file");
-    if (std::string const why = distrust(file); !why.empty()) return corrupt(why);
-    Result<std::string> text = read_file_at(directory, kTotals, kMaxTotalsBytes);
-    if (text.ok() || text.status().code() == XQAJIT_INTERNAL) return text;
-    if (text.status().code() == XQAJIT_UNAVAILABLE) return std::string();  // gone since
-    return corrupt("cannot be taken: " + text.status().message());
+    using Outcome = CacheFile::Outcome;
+    CacheFile file = read_cache_file(directory, kTotals, kMaxTotalsBytes);
+    std::string const text = fmt::format("{} {}", kTotals, file.status.message());
+    if (file.outcome == Outcome::kBad) return Status(XQAJIT_CACHE_CORRUPT, text);
+    if (file.outcome == Outcome::kUnreadable) return Status(XQAJIT_INTERNAL, text);
+    return std::move(file.bytes);  // "" of one that is missing
 }
 
 Status update_totals(int directory, ChangeTotals const& change) {

@@ -1,4 +1,4 @@
-// xqajit cache export, import, and show of a bundle; and the layers as cache path and doctor show them.
+// xqajit cache export, import, and show of a bundle; and the layers and the remote as cache path and doctor show them.
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -96,6 +96,18 @@ std::vector<std::string> layer_texts(Json const& layers) {
         texts.push_back(std::move(text));
     }
     return texts;
+}
+
+std::string remote_text(Json const& remote) {
+    auto const is = [&](char const* fact) { return remote[fact].get<bool>(); };
+    std::string text = plain_text(remote["url"]) + " (" + plain_text(remote["origin"]) + "), " +
+                       (!is("usable")     ? "not usable"
+                        : is("reachable") ? "reachable"
+                                          : "not reachable") +
+                       ", " + (is("writable") ? "read and written" : "only read") + ", key file " + plain_text(remote["key_file"]) +
+                       (is("allow_unsigned") ? ", unsigned entries are taken" : "");
+    if (!plain_text(remote["reason"]).empty()) text += ": " + plain_text(remote["reason"]);
+    return text;
 }
 
 }  // namespace xqajit::cli

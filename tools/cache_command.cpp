@@ -151,7 +151,10 @@ std::string counted_text(Json const& metrics) {
     Json const& compile = metrics["seconds"]["compile"];
     return text + " " + to_text(metrics["misses"]) + " misses, " + to_text(metrics["compiles"]) + " compiles in " +
            std::to_string(std::lround(compile["sum"].get<double>())) + " s, " + to_text(metrics["compile_failures"]) + " failed, " +
-           to_text(metrics["quarantined"]) + " set aside, " + to_text(metrics["lock_waits"]) + " waits for another process";
+           to_text(metrics["quarantined"]) + " set aside, " + to_text(metrics["lock_waits"]) +
+           " waits for another process; remote " + to_text(metrics["remote_stored"]) + " stored, " +
+           to_text(metrics["remote_not_stored"]) + " not, " + to_text(metrics["remote_refused"]) + " refused, " +
+           to_text(metrics["remote_errors"]) + " errors";
 }
 
 int stats(Service& service, CacheOptions const& options) {
@@ -196,8 +199,10 @@ int cache(CacheOptions const& options) {
         std::string const document = service.cache_path();
         Json const state = Json::parse(document);
         print(options.json ? document : state["path"].get<std::string>());
-        if (!options.json)
+        if (!options.json) {
             for (std::string const& layer : layer_texts(state["layers"])) print("layer " + layer);
+            if (!state["remote"].is_null()) print("remote " + remote_text(state["remote"]));
+        }
         if (!state["reason"].get<std::string>().empty()) print_error(state["reason"].get<std::string>());
         return state["usable"].get<bool>() ? kDone : kNotHere;
     } else if (options.verb == "stats") {

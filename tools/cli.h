@@ -131,6 +131,7 @@ void print_error(std::string const& text);  // to stderr: "xqajit: ..."
 int name_unlisted(nlohmann::ordered_json const& document);
 // The layers of a document, one line each.
 std::vector<std::string> layer_texts(nlohmann::ordered_json const& layers);
+std::string remote_text(nlohmann::ordered_json const& remote);  // which is not null
 // Control characters as \x1b: a name in a shape list must not steer the terminal.
 std::string printable(std::string const& text);
 // Columns padded to their widest cell, two spaces apart; the first row is the heading.

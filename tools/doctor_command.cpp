@@ -42,6 +42,7 @@ std::string readable(Json const& document) {
     std::string const path = plain_text(cache["path"]).empty() ? plain_text(cache["named_path"]) : plain_text(cache["path"]);
     rows.push_back({"cache", path + " (" + plain_text(cache["origin"]) + "), " + state});
     for (std::string const& layer : layer_texts(document["layers"])) rows.push_back({"layer", layer});
+    if (!document["remote"].is_null()) rows.push_back({"remote", remote_text(document["remote"])});
     for (Json const& warning : document["warnings"]) rows.push_back({"warning", plain_text(warning)});
 
     std::vector<std::vector<std::string>> settings = {{"SETTING", "VALUE", "ORIGIN", "ACCEPTED"}};

@@ -82,6 +82,8 @@ void print_report(std::string const& report, bool json) {
             " compiled, " + to_text(summary["hits"]) + " hits, " + to_text(summary["failed"]) + " failed";
     if (summary["stopped"] != 0) text += ", " + to_text(summary["stopped"]) + " not begun or cut short";
     print(text + " in " + fixed(summary["seconds"], 1) + " s");
+    if (Json const& remote = document["remote"]; !remote.is_null())
+        print("remote: " + to_text(remote["stored"]) + " stored, " + to_text(remote["not_stored"]) + " not stored");
 }
 
 }  // namespace

@@ -28,15 +28,17 @@ build_packages='
 test_packages='
     git                 git
     pkg-config          pkg-config'
-# What the library does without, where the distribution does not have it: signatures, compressed bundles.
+# What the library does without, where the distribution does not have it: signatures, compressed bundles, a remote.
 optional_build_packages='
     libzstd-dev         zstd.h
-    libssl-dev          openssl/hmac.h'
+    libssl-dev          openssl/hmac.h
+    libcurl4-openssl-dev curl/curl.h'
 # Suites that need one of these are skipped where the distribution does not have it.
 optional_test_packages="
     clang               clang++
     libclang-rt-dev     $fuzzer_runtime
-    $clang_format       $clang_format"
+    $clang_format       $clang_format
+    nginx               /usr/sbin/nginx"
 
 step() { printf '== %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -44,7 +46,7 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 is_there() {
     case $1 in
         /*) compgen -G "$1" >/dev/null ;;
-        *.h | *.hpp) compgen -G "/usr/include/$1" >/dev/null || compgen -G "/usr/local/include/$1" >/dev/null ;;
+        *.h | *.hpp) compgen -G "/usr/include/$1" >/dev/null || compgen -G "/usr/include/*-linux-gnu/$1" >/dev/null || compgen -G "/usr/local/include/$1" >/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
 }

@@ -228,7 +228,7 @@ typedef struct xqajit_stats {
     uint32_t struct_size;
     uint32_t reserved0;
     uint64_t memory_hits;   /* prepare or run found the kernel loaded */
-    uint64_t disk_hits;     /* of the cache directory and of the layers below it */
+    uint64_t disk_hits;     /* of the cache directory and of the layers below it; a remote cache's are in xqajit_metrics() */
     uint64_t compiles;
     uint64_t compile_failures;
     uint64_t quarantined;   /* entries set aside as corrupt */
@@ -377,6 +377,8 @@ XQAJIT_API xqajit_status xqajit_cache_show_bundle(xqajit_service* service, char 
  * arch: as of xqajit_explain. INVALID_ARGUMENT where both are null, or no kernel and no entry has the key. Compiles nothing, moves no entry. */
 XQAJIT_API xqajit_status xqajit_cache_explain_miss(xqajit_service* service, char const* key_prefix, xqajit_params const* params,
                                                    char const* arch, char** json);
+/* The cache directory, the layers below it and the remote cache, each with its state; and that of the whole machine. Both ask the remote's server
+ * whether it answers, for as long as XQAJIT_REMOTE_TIMEOUT says. */
 XQAJIT_API xqajit_status xqajit_cache_path(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_doctor(xqajit_service* service, char** json);
 XQAJIT_API xqajit_status xqajit_get_stats(xqajit_service* service, xqajit_stats* stats);

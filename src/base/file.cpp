@@ -25,9 +25,15 @@ Status write_failure(std::string const& name, char const* step, int error) {
     return unavailable("cannot write " + name + ": " + step + ": " + errno_text(error));
 }
 
+// The folder may be one that others write to: whoever knew the name could take it first, and stop the write.
 std::string temporary_name() {
     static std::atomic<std::uint32_t> counter{0};
-    return kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
+    std::uint64_t unknown = 0;
+    (void)::getentropy(&unknown, sizeof unknown);
+    char digits[17] = "";
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(unknown));
+    return kTemporaryPrefix + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed)) +
+           "-" + digits;
 }
 
 Status write_and_close(UniqueFd file, std::string const& name, std::string_view bytes, Sync sync) {

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/quantity.h"
 #include "base/split.h"
+#include "base/url.h"
 
 namespace xqajit {
 namespace {
@@ -25,6 +26,14 @@ constexpr Setting kSettings[] = {
      "Read-only layers, looked into in this order after the cache directory; yours or root's, and writable by nobody else."},
     {SettingId::kCacheCopyHits, "XQAJIT_CACHE_COPY_HITS", "flag", "0", "0|1",
      "1: a kernel that a layer has is stored in the cache directory too."},
+    {SettingId::kRemoteCache, "XQAJIT_REMOTE_CACHE", "url", "", kAcceptedUrls,
+     "A server of kernels, asked after the layers and before a compile; unset: none."},
+    {SettingId::kRemoteCacheWrite, "XQAJIT_REMOTE_CACHE_WRITE", "flag", "0", "0|1",
+     "1: what is compiled is put on the server too."},
+    {SettingId::kRemoteTimeout, "XQAJIT_REMOTE_TIMEOUT", "integer", "250", "10..60000",
+     "Milliseconds that the server may take to answer, and to go on with an answer; a whole transfer may take ten times as long."},
+    {SettingId::kRemoteAllowUnsigned, "XQAJIT_REMOTE_ALLOW_UNSIGNED", "flag", "0", "0|1",
+     "1: the server's kernels need no signature under XQAJIT_CACHE_KEY_FILE: whoever may write to it, or stands between, runs code here."},
     {SettingId::kNvrtcPath, "XQAJIT_NVRTC_PATH", "path", "", "a file or its directory",
      "The NVRTC library, alone; unset: the loader's path, $CUDA_HOME, then pip's nvidia/*/lib."},
     {SettingId::kArch, "XQAJIT_ARCH", "text", "", "architectures such as sm_90a, with commas between",
@@ -76,6 +85,10 @@ bool one_of(std::string_view word, std::string_view accepted) {
     return false;
 }
 
+std::string shown_value(Setting const& setting, std::string_view value) {
+    return std::string_view(setting.type) == "url" ? without_credentials(value) : std::string(value);
+}
+
 bool legal(Setting const& setting, std::string_view value) {
     std::string_view const type = setting.type;
     std::string_view const accepted = setting.accepted;
@@ -93,6 +106,7 @@ bool legal(Setting const& setting, std::string_view value) {
                parse_integer(value, number) && least <= number && number <= most;
     }
     if (type == "size") return parse_size(value).has_value();
+    if (type == "url") return Url::parse(value).ok();
     return true;  // a path or a text is judged by its user
 }
 
@@ -134,7 +148,7 @@ Result<Settings> Settings::parse(std::span<std::string const> environment) {
         if (value.empty() || slot.is_set) continue;  // empty is unset; of two entries the first counts, as with getenv
         if (!legal(*setting, value)) {
             std::string const count = std::string_view(setting->type) == "list" ? "a comma-separated list of " : "";
-            return invalid_argument(std::string(name) + " is '" + std::string(value) + "': accepted is " + count +
+            return invalid_argument(std::string(name) + " is '" + shown_value(*setting, value) + "': accepted is " + count +
                                     setting->accepted);
         }
         slot = {std::string(value), true, "environment"};
@@ -148,6 +162,8 @@ Result<Settings> Settings::from_environment() {
         if (std::string_view(*entry).starts_with(kPrefix)) entries.emplace_back(*entry);
     return parse(entries);
 }
+
+std::string Settings::shown(SettingId id) const { return shown_value(kSettings[static_cast<std::size_t>(id)], text(id)); }
 
 std::vector<std::string> Settings::list(SettingId id) const { return split(text(id), ","); }
 

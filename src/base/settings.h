@@ -19,6 +19,10 @@ enum class SettingId {
     kCacheKeyFile,
     kCacheLayers,
     kCacheCopyHits,
+    kRemoteCache,
+    kRemoteCacheWrite,
+    kRemoteTimeout,
+    kRemoteAllowUnsigned,
     kNvrtcPath,
     kArch,
     kForceKernel,
@@ -42,7 +46,7 @@ enum class SettingId {
 struct Setting {
     SettingId id;
     char const* name;           // "XQAJIT_ARCH"
-    char const* type;           // "path", "text", "list", "choice", "integer", "size", "flag"
+    char const* type;           // "path", "url", "text", "list", "choice", "integer", "size", "flag"
     char const* default_value;  // as it would be written; "" where there is none
     char const* accepted;       // "off|reference", "1..3600", ... : what an error quotes
     char const* help;           // one sentence
@@ -66,6 +70,7 @@ public:
 
     SettingValue const& get(SettingId id) const { return values_[static_cast<std::size_t>(id)]; }
     std::string const& text(SettingId id) const { return get(id).text; }
+    std::string shown(SettingId id) const;              // text() for people: of a url without its credentials
     std::vector<std::string> list(SettingId id) const;  // split at commas, trimmed, empty parts dropped
     std::uint64_t integer(SettingId id) const;
     std::uint64_t size(SettingId id) const;  // bytes; 0 where it is unset

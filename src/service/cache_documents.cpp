@@ -78,6 +78,22 @@ Json layers_json(cache::Layers const& layers) {
     return list;
 }
 
+Json remote_json(cache::Remote& remote, Settings const& settings) {
+    if (!remote.is_named()) return nullptr;
+    cache::RemoteState const state = remote.state();
+    std::string const& key_file = settings.text(SettingId::kCacheKeyFile);
+    return {{"url", state.url},
+            {"origin", "XQAJIT_REMOTE_CACHE"},
+            {"usable", state.usable},
+            {"reachable", state.reachable},
+            {"writable", state.writable},
+            {"key_file", state.has_key      ? "present"
+                         : key_file.empty() ? "unset"
+                                            : "not usable"},
+            {"allow_unsigned", settings.flag(SettingId::kRemoteAllowUnsigned)},
+            {"reason", state.reason}};
+}
+
 Result<std::string> Service::cache_list() {
     XQAJIT_RETURN_IF_ERROR(usable(*impl_->store));
     Json entries = Json::array();
@@ -206,6 +222,7 @@ Result<std::string> Service::cache_path() {
     Json json = {{"schema", "xqajit.cache.path/1"}};
     json.update(store_json(*impl_->store));
     json["layers"] = layers_json(*impl_->layers);
+    json["remote"] = remote_json(*impl_->remote, impl_->settings);
     return to_text(json, 1);
 }
 

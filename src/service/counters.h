@@ -17,10 +17,11 @@ enum class Layer : std::size_t {
     kUser,    // the cache directory
     kSystem,  // a directory of XQAJIT_CACHE_LAYERS
     kBundle,  // a bundle of XQAJIT_CACHE_LAYERS, or the library's own
+    kRemote,  // the server of XQAJIT_REMOTE_CACHE
 };
-inline constexpr char const* kLayerNames[] = {"memory", "user", "system", "bundle"};
+inline constexpr char const* kLayerNames[] = {"memory", "user", "system", "bundle", "remote"};
 inline constexpr std::size_t kLayers = std::size(kLayerNames);
-static_assert(kLayers == static_cast<std::size_t>(Layer::kBundle) + 1, "each layer, to the last, has a name");
+static_assert(kLayers == static_cast<std::size_t>(Layer::kRemote) + 1, "each layer, to the last, has a name");
 
 // What a kernel that is not loaded costs, step by step.
 enum class Phase : std::size_t {

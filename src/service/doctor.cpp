@@ -76,7 +76,7 @@ Json settings_json(Settings const& settings) {
     for (Setting const& setting : settings_table()) {
         SettingValue const& value = settings.get(setting.id);
         list.push_back({{"name", setting.name},
-                        {"value", value.text},
+                        {"value", settings.shown(setting.id)},
                         {"origin", value.origin},
                         {"type", setting.type},
                         {"accepted", setting.accepted},
@@ -98,6 +98,7 @@ Result<std::string> Service::doctor() {
                        {"driver", driver_json()},
                        {"cache", cache_json(*impl_->store)},
                        {"layers", layers_json(*impl_->layers)},
+                       {"remote", remote_json(*impl_->remote, impl_->settings)},
                        {"settings", settings_json(impl_->settings)},
                        {"warnings", std::move(warnings)}};
     return to_text(json, 1);

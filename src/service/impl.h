@@ -7,6 +7,7 @@
 #include "cache/disk_store.h"
 #include "cache/layers.h"
 #include "cache/registry.h"
+#include "cache/remote.h"
 #include "driver/context.h"
 #include "driver/module.h"
 #include "service/background.h"
@@ -39,13 +40,15 @@ struct PreparedKernel {
 };
 
 struct Service::Impl {
-    Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk, std::shared_ptr<cache::Layers const> below)
+    Impl(Settings parsed, Overrides forced, std::shared_ptr<cache::DiskStore> disk, std::shared_ptr<cache::Layers const> below,
+         std::shared_ptr<cache::Remote> server)
         : settings(std::move(parsed)),
           overrides(std::move(forced)),
           store(std::move(disk)),
           layers(std::move(below)),
+          remote(std::move(server)),
           toolchain(settings),
-          images(settings, store, layers, toolchain, metrics),
+          images(settings, store, layers, remote, toolchain, metrics),
           recorder(settings.text(SettingId::kRecordShapes)),
           debug(settings.flag(SettingId::kDebug)) {}
 
@@ -53,6 +56,7 @@ struct Service::Impl {
     Overrides const overrides;
     std::shared_ptr<cache::DiskStore> const store;
     std::shared_ptr<cache::Layers const> const layers;  // below the store
+    std::shared_ptr<cache::Remote> const remote;        // below the layers
     Toolchain toolchain;
     Metrics metrics;
     KernelImages images;

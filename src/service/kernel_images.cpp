@@ -43,8 +43,14 @@ template <class Exact, class Any> std::shared_ptr<KernelImage const> find(ImageK
 }  // namespace
 
 KernelImages::KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store,
-                           std::shared_ptr<cache::Layers const> layers, Toolchain& toolchain, Metrics& metrics)
-    : settings_(settings), store_(std::move(store)), layers_(std::move(layers)), toolchain_(toolchain), metrics_(metrics) {}
+                           std::shared_ptr<cache::Layers const> layers, std::shared_ptr<cache::Remote> remote, Toolchain& toolchain,
+                           Metrics& metrics)
+    : settings_(settings),
+      store_(std::move(store)),
+      layers_(std::move(layers)),
+      remote_(std::move(remote)),
+      toolchain_(toolchain),
+      metrics_(metrics) {}
 
 ImageKey KernelImages::key_of(CompileRequest const& request) { return with_compiler(key_for(request, Digest{}).body); }
 
@@ -102,7 +108,7 @@ std::shared_ptr<KernelImage const> KernelImages::peek(ImageKey const& key) const
 std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& request, ImageKey const& key) {
     auto const start = std::chrono::steady_clock::now();
     std::shared_ptr<KernelImage const> image = find(
-        key, [&](CacheKey const& exact) { return first_of(store_->load(exact), [&] { return layers_->load(exact); }); },
+        key, [&](CacheKey const& exact) { return load_exact(exact); },
         [&](Digest const& body) {
             return first_of(store_->load_any_compiler(body), [&] { return layers_->load_any_compiler(body); });
         });
@@ -111,8 +117,22 @@ std::shared_ptr<KernelImage const> KernelImages::load(CompileRequest const& requ
         return nullptr;
     }
     count_hit(request, key, *image, start);
-    if (image->layer != Layer::kUser && settings_.flag(SettingId::kCacheCopyHits)) copy_hit(*image);
+    bool const copies_layers = settings_.flag(SettingId::kCacheCopyHits);
+    if (image->layer == Layer::kRemote || (image->layer != Layer::kUser && copies_layers)) copy_hit(*image);
     return image;
+}
+
+// A remote has no listing: what any compiler made is looked for on this machine alone.
+std::shared_ptr<KernelImage const> KernelImages::load_exact(CacheKey const& key) {
+    std::shared_ptr<KernelImage const> image = first_of(store_->load(key), [&] { return layers_->load(key); });
+    if (image != nullptr) return image;
+    std::optional<cache::Entry> entry = remote_->load(key);
+    return entry ? from_disk(std::move(*entry), Layer::kRemote) : nullptr;
+}
+
+void KernelImages::offer(KernelImage const& image) {
+    if (remote_->is_writable() && image.layer != Layer::kRemote)
+        remote_->offer({image.key, image.metadata, image.is_ptx, image.image});
 }
 
 void KernelImages::copy_hit(KernelImage const& image) {
@@ -130,7 +150,8 @@ void KernelImages::count_hit(CompileRequest const& request, ImageKey const& key,
     metrics_.read_bytes += image.image.size();
     metrics_.time(Phase::kRead, std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed));
     if (!log::enabled(log::Level::kInfo)) return;
-    log::info(fmt::format("{}: disk hit ({}) in {:.2f} ms, {} bytes{}", describe(request, image.key),
+    char const* const place = image.layer == Layer::kRemote ? "remote" : "disk";
+    log::info(fmt::format("{}: {} hit ({}) in {:.2f} ms, {} bytes{}", describe(request, image.key), place,
                           kLayerNames[static_cast<std::size_t>(image.layer)], elapsed.count(), image.image.size(),
                           image.key != key.key ? ", compiled by another NVRTC (" + nvrtc_version_of(image.metadata) + ")" : ""));
 }
@@ -213,6 +234,7 @@ std::shared_ptr<KernelImage const> KernelImages::keep(CompileRequest const& requ
         metrics_.time(Phase::kStore, std::chrono::steady_clock::now() - start);
     }
     if (stored != nullptr) *stored = std::move(status);
+    remote_->store(entry);
     return std::make_shared<KernelImage const>(
         KernelImage{key, std::move(entry.image), entry.is_ptx, false, std::move(entry.metadata)});
 }

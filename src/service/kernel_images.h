@@ -1,4 +1,4 @@
-// The image of a kernel by its key: from memory, the disk store, the layers below it or the compiler, in that order.
+// The image of a kernel by its key: from memory, the disk store, the layers below it, the remote or the compiler, in that order.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include "cache/disk_store.h"
 #include "cache/layers.h"
 #include "cache/registry.h"
+#include "cache/remote.h"
 #include "service/metrics.h"
 #include "service/toolchain.h"
 
@@ -19,7 +20,7 @@ struct KernelImage {
     CacheKey key;       // of the entry: with XQAJIT_COMPILER_MATCH=any the compiler may be another than the present one
     std::string image;  // cubin or PTX
     bool is_ptx = false;
-    bool from_disk = false;
+    bool from_disk = false;      // or from the remote: not compiled here
     std::string metadata;        // JSON, as in the disk entry
     Layer layer = Layer::kUser;  // where an image from disk was
 };
@@ -35,7 +36,7 @@ struct ImageKey {
 class KernelImages {
 public:
     KernelImages(Settings const& settings, std::shared_ptr<cache::DiskStore> store, std::shared_ptr<cache::Layers const> layers,
-                 Toolchain& toolchain, Metrics& metrics);
+                 std::shared_ptr<cache::Remote> remote, Toolchain& toolchain, Metrics& metrics);
 
     ImageKey key_of(CompileRequest const& request);
     ImageKey with_compiler(Digest const& body);  // of a request whose body is known
@@ -49,8 +50,8 @@ public:
     // compile in this process, which NVRTC ends itself.
     void stop() { __atomic_store_n(&stop_, 1, __ATOMIC_RELAXED); }
 
-    // The store and the layers; null: a miss. load() counts both, logs a hit, and copies a layer's into the store where
-    // XQAJIT_CACHE_COPY_HITS asks for it; peek() leaves no trace.
+    // The store, the layers and the remote; null: a miss. load() counts both, logs a hit, and copies the remote's into the store, and a
+    // layer's where XQAJIT_CACHE_COPY_HITS asks for it; peek() asks no remote and leaves no trace.
     std::shared_ptr<KernelImage const> load(CompileRequest const& request, ImageKey const& key);
     std::shared_ptr<KernelImage const> peek(ImageKey const& key) const;
     // The right to compile the key among the processes that share the store. `wait`: for one that compiles it now, as long as
@@ -64,6 +65,8 @@ public:
     // Keeps what a compile made: counted, logged in one line, stored. `stored` may be null: a launch does without the disk.
     std::shared_ptr<KernelImage const> keep(CompileRequest const& request, CacheKey const& key, CompiledImage&& compiled,
                                             Status* stored);
+    // For who would have all of a list in the remote: puts there what is on this machine, unless it has it.
+    void offer(KernelImage const& image);
     void count_failure() { ++metrics_.compile_failures; }
 
 private:
@@ -77,6 +80,7 @@ private:
         std::mutex mutex;
         std::shared_ptr<KernelImage const> image;
     };
+    std::shared_ptr<KernelImage const> load_exact(CacheKey const& key);
     void copy_hit(KernelImage const& image);
     Result<std::shared_ptr<KernelImage const>> compile(CompileRequest const& request, ImageKey const& key);
     // Unless another process does it meanwhile.
@@ -88,6 +92,7 @@ private:
     Settings const& settings_;
     std::shared_ptr<cache::DiskStore> store_;
     std::shared_ptr<cache::Layers const> layers_;
+    std::shared_ptr<cache::Remote> remote_;
     Toolchain& toolchain_;
     Metrics& metrics_;
     int stop_ = 0;  // accessed atomically

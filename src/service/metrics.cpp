@@ -29,6 +29,10 @@ constexpr CounterRow kCounters[] = {
     {"lock_waits",       "xqajit_lock_waits_total",          "Waits for another process that compiled the same kernel.",        &MetricsSnapshot::lock_waits},
     {"launches",         "xqajit_launches_total",            "Kernels that were launched.",                                     &MetricsSnapshot::launches},
     {"fallbacks",        "xqajit_fallbacks_total",           "Launches of mmha in place of a kernel that was not loaded yet.",   &MetricsSnapshot::fallbacks},
+    {"remote_errors",     "xqajit_remote_errors_total",       "Requests to the remote cache that got no usable answer.",          &MetricsSnapshot::remote_errors},
+    {"remote_refused",    "xqajit_remote_refused_total",      "Entries of the remote cache that were unsigned, forged or damaged.", &MetricsSnapshot::remote_refused},
+    {"remote_stored",     "xqajit_remote_stored_total",       "Entries that were put into the remote cache.",                     &MetricsSnapshot::remote_stored},
+    {"remote_not_stored", "xqajit_remote_not_stored_total",   "Entries that were to be put into the remote cache, and were not.", &MetricsSnapshot::remote_not_stored},
 };
 // clang-format on
 

@@ -24,6 +24,10 @@ struct MetricsSnapshot {
     std::uint64_t lock_waits = 0;
     std::uint64_t launches = 0;
     std::uint64_t fallbacks = 0;
+    std::uint64_t remote_errors = 0;
+    std::uint64_t remote_refused = 0;
+    std::uint64_t remote_stored = 0;
+    std::uint64_t remote_not_stored = 0;
     std::array<DurationCounts, kPhases> phases{};
 
     void add(MetricsSnapshot const& other);
@@ -40,7 +44,7 @@ public:
 
     std::atomic<std::uint64_t> misses{0}, compiles{0}, compile_failures{0}, read_bytes{0}, stored_bytes{0}, lock_waits{0};
 
-    MetricsSnapshot snapshot() const;  // quarantined: the store's, left 0
+    MetricsSnapshot snapshot() const;  // quarantined and remote_*: the store's and the remote's, left 0
 
 private:
     std::array<StripedCounter, kLayers> hits_;

@@ -32,6 +32,11 @@ Status check_choice(char const* field, std::int32_t value, std::int32_t most) {
 MetricsSnapshot Service::Impl::counted() const {
     MetricsSnapshot snapshot = metrics.snapshot();
     snapshot.quarantined = store->quarantined();
+    cache::RemoteCounts const remote_counts = remote->counts();
+    snapshot.remote_errors = remote_counts.errors;
+    snapshot.remote_refused = remote_counts.refused;
+    snapshot.remote_stored = remote_counts.stored;
+    snapshot.remote_not_stored = remote_counts.not_stored;
     return snapshot;
 }
 

@@ -33,6 +33,7 @@ public:
     void add(ShapeEntry const& entry, Target const& target);
     void keep_shard();
     Status run();
+    void finish_remote();
     Service::PrewarmReport report(std::size_t entries, double seconds);
 
 private:
@@ -57,6 +58,7 @@ private:
     std::size_t list_kernels_ = 0;  // of all shards
     std::map<CacheKey, std::size_t> job_of_key_;
     WorkerChoice choice_{0, {}};
+    cache::RemoteCounts const remote_before_ = service_.remote->counts();
     std::mutex misses_mutex_;
     std::deque<Miss> misses_;
     std::mutex mutex_;  // serialises progress, and guards what follows
@@ -110,6 +112,7 @@ void Prewarm::find_misses() {
             finish(job, "failed", job.status);
         } else if ((job.image = service_.images.load(job.request, job.key)) != nullptr) {
             job.ms = ms_since(start);
+            service_.images.offer(*job.image);
             finish(job, "hit", {});
         } else if (!job.key.compiler.ok()) {
             finish(job, "failed", job.key.compiler);
@@ -242,7 +245,16 @@ template <class Call> void Prewarm::tell(char const* function, Call const& call)
     }
 }
 
+// What a later machine finds there is what this one was asked for: waits until it is put, or the server fails.
+void Prewarm::finish_remote() {
+    if (!is_stopped()) service_.remote->flush();
+}
+
 Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) {
+    std::optional<RemoteShare> remote;
+    cache::RemoteCounts const counts = service_.remote->counts();
+    if (service_.remote->is_writable())
+        remote = RemoteShare{counts.stored - remote_before_.stored, counts.not_stored - remote_before_.not_stored};
     bool stopped = false;
     for (Job& job : jobs_) {
         if (!job.result.empty()) continue;
@@ -250,7 +262,7 @@ Service::PrewarmReport Prewarm::report(std::size_t entries, double seconds) {
         stopped = true;
     }
     return report_of({std::move(jobs_), entries, list_kernels_, options_.shard, std::max(1u, options_.shards), std::move(choice_),
-                      seconds, stopped, progress_});
+                      seconds, stopped, progress_, remote});
 }
 
 }  // namespace
@@ -271,6 +283,7 @@ Result<Service::PrewarmReport> Service::prewarm(std::string_view shapes, xqajit_
         for (ShapeEntry const& entry : *entries) prewarm.add(entry, target);
     prewarm.keep_shard();
     XQAJIT_RETURN_IF_ERROR(prewarm.run());
+    prewarm.finish_remote();
     return prewarm.report(entries->size(), ms_since(start) * 1e-3);
 }
 

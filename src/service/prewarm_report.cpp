@@ -105,6 +105,7 @@ Service::PrewarmReport report_of(PrewarmRun const& run) {
                        {"speed_up", compiled == 0 || run.seconds <= 0 ? Json(nullptr) : Json(compile_seconds / run.seconds)}};
     json["shard"] = {{"index", run.shard}, {"count", run.shards}, {"kernels_of_all", run.list_kernels}};
     json["workers"] = run.choice.workers == 0 ? Json(nullptr) : Json{{"count", run.choice.workers}, {"reason", run.choice.reason}};
+    json["remote"] = run.remote ? Json{{"stored", run.remote->stored}, {"not_stored", run.remote->not_stored}} : Json(nullptr);
     json["slowest"] = slowest_json(run.jobs);
     json["kernels"] = std::move(kernels);
 

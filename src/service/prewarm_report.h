@@ -1,7 +1,9 @@
 // A prewarm's kernels: what is known of each, and the report of all.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,11 @@ int expected_cost(KernelSpec const& spec);
 // "gmma sm_90a 0123456789ab compiled in 812 ms (llama +3)": the word or the words of its result stand before the first parenthesis.
 std::string describe(PrewarmJob const& job);
 
+// What of the list was put into the remote that was not there.
+struct RemoteShare {
+    std::uint64_t stored = 0, not_stored = 0;
+};
+
 struct PrewarmRun {
     std::vector<PrewarmJob> jobs;
     std::size_t entries = 0;       // of the shape list
@@ -39,8 +46,9 @@ struct PrewarmRun {
     std::uint32_t shard = 0, shards = 1;
     WorkerChoice choice{0, {}};  // 0 workers: there was nothing to compile
     double seconds = 0;
-    bool stopped = false;  // by its caller, before all was done
-    Status progress;       // of the caller's functions
+    bool stopped = false;                    // by its caller, before all was done
+    Status progress;                         // of the caller's functions
+    std::optional<RemoteShare> remote = {};  // nothing: none is written
 };
 
 Service::PrewarmReport report_of(PrewarmRun const& run);

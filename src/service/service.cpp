@@ -15,6 +15,16 @@ std::shared_ptr<cache::DiskStore> open_store(Settings const& settings, std::stri
     return origin.ok() ? cache::DiskStore::open(*origin, max_bytes) : cache::DiskStore::disabled(origin.status().message());
 }
 
+std::shared_ptr<cache::Remote> open_remote(Settings const& settings) {
+    cache::RemoteOptions options;
+    options.url = settings.text(SettingId::kRemoteCache);
+    options.writes = settings.flag(SettingId::kRemoteCacheWrite);
+    options.key_file = settings.text(SettingId::kCacheKeyFile);
+    options.allow_unsigned = settings.flag(SettingId::kRemoteAllowUnsigned);
+    options.timeout = std::chrono::milliseconds(settings.integer(SettingId::kRemoteTimeout));
+    return std::make_shared<cache::Remote>(std::move(options));
+}
+
 }  // namespace
 
 Service::Service() = default;
@@ -22,6 +32,7 @@ Service::~Service() {
     if (impl_ == nullptr) return;
     impl_->images.stop();
     impl_->background.stop();
+    impl_->remote->close();
     impl_->add_to_totals();
 }
 
@@ -38,8 +49,9 @@ Result<std::unique_ptr<Service>> Service::create(std::string const& cache_dir) {
     std::unique_ptr<Service> service(new Service);
     std::shared_ptr<cache::DiskStore> store = open_store(*settings, cache_dir);
     auto layers = std::make_shared<cache::Layers const>(settings->text(SettingId::kCacheLayers), cache::embedded_bundle());
-    service->impl_ =
-        std::make_unique<Impl>(std::move(settings).value(), std::move(overrides).value(), std::move(store), std::move(layers));
+    std::shared_ptr<cache::Remote> remote = open_remote(*settings);
+    service->impl_ = std::make_unique<Impl>(std::move(settings).value(), std::move(overrides).value(), std::move(store),
+                                            std::move(layers), std::move(remote));
     return service;
 }
 

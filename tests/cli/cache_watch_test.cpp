@@ -34,7 +34,7 @@ TEST_CASE("cache stats has what all processes counted, as text, JSON and for Pro
     CHECK(metrics["hits"]["user"] == 2);
     ProcessResult const text = shell.run({"cache", "stats"});
     CHECK(text.code == 0);
-    CHECK(contains(text.out, "counted: hits memory 0, user 2, system 0, bundle 0, 2 misses, 2 compiles in "));
+    CHECK(contains(text.out, "counted: hits memory 0, user 2, system 0, bundle 0, remote 0, 2 misses, 2 compiles in "));
     ProcessResult const exposition = shell.run({"cache", "stats", "--prometheus"});
     CHECK(exposition.code == 0);
     CHECK(exposition.err.empty());

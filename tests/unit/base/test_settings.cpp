@@ -28,6 +28,12 @@ std::vector<Values> const kValues{
     {SettingId::kCacheKeyFile, {"/etc/xqajit/key"}, {}},
     {SettingId::kCacheLayers, {"/usr/share/xqajit/cache", "/a:/b.xqb", ":/a:"}, {}},  // what it names is judged when it is opened
     {SettingId::kCacheCopyHits, {"0", "1"}, {"2", "true", "yes"}},
+    {SettingId::kRemoteCache,
+     {"http://host", "https://ann:pass@host:8443/cache/"},
+     {"host", "ftp://host", "file:///tmp", "http://", "http://host:0", "http://host/a b"}},
+    {SettingId::kRemoteCacheWrite, {"0", "1"}, {"2", "rw"}},
+    {SettingId::kRemoteTimeout, {"10", "250", "60000"}, {"0", "9", "60001", "1s", "-1"}},
+    {SettingId::kRemoteAllowUnsigned, {"0", "1"}, {"2", "yes"}},
     {SettingId::kNvrtcPath, {"/opt/libnvrtc.so.12"}, {}},
     {SettingId::kArch, {"sm_90a", "9.0a"}, {}},  // the architecture table judges it
     {SettingId::kForceKernel,

@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "catch.h"
 #include "unit/cache/fixture.h"
 
@@ -145,4 +148,62 @@ TEST_CASE("directories opened while standard streams are closed do not take thei
                   return 0;
               }) == 0);
     }
+}
+
+TEST_CASE("a file of the cache is regular, trusted and within its limit, or it is not read", "[cache]") {
+    TempDirectory const temp;
+    UniqueFd const top = open_directory(temp.path());
+    using Outcome = CacheFile::Outcome;
+    auto const outcome = [&](char const* name) { return read_cache_file(top.get(), name, 10).outcome; };
+    write_raw(temp.path("good"), "0123456789");
+    ::chmod(temp.path("good").c_str(), 0600);
+    CacheFile const good = read_cache_file(top.get(), "good", 10);
+    CHECK(good.outcome == Outcome::kGood);
+    CHECK(good.bytes == "0123456789");
+    write_raw(temp.path("long"), "0123456789a");
+    ::chmod(temp.path("long").c_str(), 0600);
+    write_raw(temp.path("open"), "x");
+    ::chmod(temp.path("open").c_str(), 0666);
+    std::filesystem::create_symlink(temp.path("good"), temp.path("link"));
+    std::filesystem::create_symlink(temp.path("nowhere"), temp.path("dangling"));
+    std::filesystem::create_directory(temp.path("folder"));
+    REQUIRE(::mkfifo(temp.path("pipe").c_str(), 0600) == 0);
+    REQUIRE(::mknod(temp.path("socket").c_str(), S_IFSOCK | 0600, 0) == 0);
+    for (char const* name : {"long", "open", "link", "dangling", "folder", "pipe", "socket"}) {
+        INFO(name);
+        CacheFile const bad = read_cache_file(top.get(), name, 10);
+        CHECK(bad.outcome == Outcome::kBad);
+        CHECK(bad.status.code() == XQAJIT_CACHE_CORRUPT);
+        CHECK(bad.bytes.empty());
+        CHECK(bad.facts.st_ino != 0);  // so that it can be set aside
+    }
+    CHECK(outcome("missing") == Outcome::kMissing);
+    CHECK(outcome("good/below") == Outcome::kUnreadable);
+}
+
+TEST_CASE("what is read is what was judged, while other files take the name", "[cache]") {
+    TempDirectory const temp;
+    UniqueFd const top = open_directory(temp.path());
+    std::string const trusted = "trusted", foreign = "foreign";
+    std::atomic<bool> done{false};
+    std::thread swap([&] {
+        for (int i = 0; !done; ++i) {
+            bool const good = i % 2 == 0;
+            std::string const fresh = temp.path("fresh");
+            write_raw(fresh, good ? trusted : foreign);
+            ::chmod(fresh.c_str(), good ? 0600 : 0666);
+            ::rename(fresh.c_str(), temp.path("entry").c_str());
+        }
+    });
+    bool wrong = false;
+    int met = 0, tries = 0;
+    for (; met < 2000 && tries < 1'000'000; ++tries) {
+        CacheFile const file = read_cache_file(top.get(), "entry", 100);
+        met += file.outcome == CacheFile::Outcome::kGood;
+        wrong = wrong || (file.outcome == CacheFile::Outcome::kGood && file.bytes != trusted) || file.bytes == foreign;
+    }
+    done = true;
+    swap.join();
+    CHECK_FALSE(wrong);
+    CHECK(met == 2000);
 }

@@ -89,12 +89,24 @@ TEST_CASE("totals that others could have written, or that are no file, are not r
     CHECK(std::distance(std::filesystem::directory_iterator(at.temp.path()), std::filesystem::directory_iterator()) == 2);
 }
 
-TEST_CASE("a link planted in the place of the totals' temporary file is not written through", "[cache][totals]") {
+TEST_CASE("what is planted in the place of the totals' temporary file is not opened", "[cache][totals]") {
     Opened const at;
-    write_raw(at.temp.path("elsewhere"), "41");
-    std::filesystem::create_symlink(at.temp.path("elsewhere"), at.temp.path(".tmp-totals"));
+    std::string const temporary = at.temp.path(".tmp-totals"), elsewhere = at.temp.path("elsewhere");
+    write_raw(elsewhere, "41");
+    using Plant = std::function<void()>;
+    int changes = 0;
+    for (Plant const& plant :
+         {Plant([&] { std::filesystem::create_symlink(elsewhere, temporary); }),
+          Plant([&] { std::filesystem::create_hard_link(elsewhere, temporary); }),
+          Plant([&] { REQUIRE(::mkfifo(temporary.c_str(), 0600) == 0); }), Plant([&] { write_raw(temporary, "half"); })}) {
+        plant();
+        CHECK(update_totals(at.directory.get(), incremented).ok());
+        CHECK(*read_totals(at.directory.get()) == std::to_string(++changes));
+        CHECK(read_raw(elsewhere) == "41");
+    }
+    std::filesystem::create_directory(temporary);
     CHECK(update_totals(at.directory.get(), incremented).code() == XQAJIT_UNAVAILABLE);
-    CHECK(read_raw(at.temp.path("elsewhere")) == "41");
+    CHECK(*read_totals(at.directory.get()) == std::to_string(changes));
 }
 
 TEST_CASE("a directory that is missing, read-only or none has no totals to add to, and nothing is made", "[cache][totals]") {

@@ -31,7 +31,7 @@ struct Shipped {
 json hits(Service& service) { return json::parse(must(service.metrics(XQAJIT_METRICS_SERVICE, XQAJIT_METRICS_JSON)))["hits"]; }
 
 json hits_of(char const* layer) {
-    json hits = {{"memory", 0}, {"user", 0}, {"system", 0}, {"bundle", 0}};
+    json hits = {{"memory", 0}, {"user", 0}, {"system", 0}, {"bundle", 0}, {"remote", 0}};
     hits[layer] = 1;
     return hits;
 }

@@ -26,7 +26,9 @@ Exposition exposition(Service& service, std::int32_t scope = XQAJIT_METRICS_SERV
     return parsed;
 }
 
-json hits(std::uint64_t memory, std::uint64_t user) { return {{"memory", memory}, {"user", user}, {"system", 0}, {"bundle", 0}}; }
+json hits(std::uint64_t memory, std::uint64_t user) {
+    return {{"memory", memory}, {"user", user}, {"system", 0}, {"bundle", 0}, {"remote", 0}};
+}
 
 // One of everything, each number another.
 MetricsSnapshot sample() {
@@ -35,7 +37,8 @@ MetricsSnapshot sample() {
     for (std::uint64_t& hits : snapshot.hits) hits = next++;
     for (std::uint64_t* value :
          {&snapshot.misses, &snapshot.compiles, &snapshot.compile_failures, &snapshot.read_bytes, &snapshot.stored_bytes,
-          &snapshot.quarantined, &snapshot.lock_waits, &snapshot.launches, &snapshot.fallbacks})
+          &snapshot.quarantined, &snapshot.lock_waits, &snapshot.launches, &snapshot.fallbacks, &snapshot.remote_errors,
+          &snapshot.remote_refused, &snapshot.remote_stored, &snapshot.remote_not_stored})
         *value = next++;
     for (DurationCounts& phase : snapshot.phases) {
         for (std::uint64_t& bucket : phase.buckets) bucket = next++;
