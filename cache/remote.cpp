@@ -43,6 +43,10 @@ void Remote::warn_once(std::atomic<bool>& told, std::string const& text) {
 Status Remote::open() {
     Result<Url> url = Url::parse(options_.url);
     if (!url.ok()) return url.status();
+    Result<std::shared_ptr<HttpClient>> client =
+        HttpClient::open(std::move(*url), {options_.timeout, kWholeTimeouts * options_.timeout, kMaxRemoteBytes});
+    if (!client.ok()) return client.status();
+    client_ = std::move(*client);
     if (!options_.key_file.empty()) {
         Result<SigningKey> key = SigningKey::read(options_.key_file);
         if (!key.ok()) return {key.status().code(), "XQAJIT_CACHE_KEY_FILE: " + key.status().message()};
@@ -53,10 +57,6 @@ Status Remote::open() {
             "XQAJIT_CACHE_KEY_FILE is not set, so that no entry can be verified: accepted is a key file, or "
             "XQAJIT_REMOTE_ALLOW_UNSIGNED=1");
     }
-    Result<std::shared_ptr<HttpClient>> client =
-        HttpClient::open(std::move(*url), {options_.timeout, kWholeTimeouts * options_.timeout, kMaxRemoteBytes});
-    if (!client.ok()) return client.status();
-    client_ = std::move(*client);
     return {};
 }
 

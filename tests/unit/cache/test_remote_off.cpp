@@ -12,7 +12,6 @@ TEST_CASE("without libcurl's headers a remote is one clear message, and a miss",
     RemoteOptions options;
     options.url = "http://ann:s3cret@host/c";
     options.writes = true;
-    options.allow_unsigned = true;
     Remote remote(options);
     for (int i = 0; i < 3; ++i) {
         CHECK_FALSE(remote.load(sample_key(i)));
