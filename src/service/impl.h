@@ -84,6 +84,15 @@ struct Service::Impl {
         Selection selection;
         ArchFacts arch;  // of the image, with the device's SM count
     };
+    // What is to be prepared, in the calling thread's context.
+    struct Asked {
+        XQAParams shape;
+        driver::ContextInfo const& context;  // outlives the service
+        PreparedKey key;
+    };
+    static Result<Asked> asked(XQAParams const& params);
+    // Whether it is loaded, which counts as a hit; else the shape is recorded.
+    bool has(Asked const& asked);
     // What a shape gets in a context, or the rules that refuse it. Loads and compiles nothing.
     Result<Admitted> admit_in(driver::ContextInfo const& context, XQAParams const& params) const;
     Result<PreparedKernel*> prepare_in(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key);

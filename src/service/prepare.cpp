@@ -68,18 +68,28 @@ Result<std::uint64_t> workspace_size_of(Selection const& selection, LaunchBounds
     return most;
 }
 
-Status Service::prepare(XQAParams const& params) {
+Result<Service::Impl::Asked> Service::Impl::asked(XQAParams const& params) {
     Result<XQAParams> const shape = checked(params);
     if (!shape.ok()) return shape.status();
     Result<driver::ContextInfo const*> const context = driver::current_context();
     if (!context.ok()) return context.status();
-    PreparedKey const key = PreparedKey::of(*shape, (*context)->id);
-    if (impl_->prepared.find(key) != nullptr) {
-        impl_->metrics.count_hit(Layer::kMemory);
-        return {};
-    }
-    impl_->recorder.add(*shape);
-    return impl_->prepare_in(**context, *shape, key).status();
+    return Asked{*shape, **context, PreparedKey::of(*shape, (*context)->id)};
+}
+
+bool Service::Impl::has(Asked const& asked) {
+    bool const is_loaded = prepared.find(asked.key) != nullptr;
+    if (is_loaded)
+        metrics.count_hit(Layer::kMemory);
+    else
+        recorder.add(asked.shape);
+    return is_loaded;
+}
+
+Status Service::prepare(XQAParams const& params) {
+    Result<Impl::Asked> const asked = Impl::asked(params);
+    if (!asked.ok()) return asked.status();
+    if (impl_->has(*asked)) return {};
+    return impl_->prepare_in(asked->context, asked->shape, asked->key).status();
 }
 
 Result<Service::Impl::Admitted> Service::Impl::admit_in(driver::ContextInfo const& context, XQAParams const& params) const {

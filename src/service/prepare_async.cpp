@@ -27,32 +27,22 @@ void warn_of(char const* what, XQAParams const& params, Status const& status) {
 }  // namespace
 
 Status Service::prepare_async(XQAParams const& params) {
-    Result<XQAParams> const shape = checked(params);
-    if (!shape.ok()) return shape.status();
-    Result<driver::ContextInfo const*> const context = driver::current_context();
-    if (!context.ok()) return context.status();
-    PreparedKey const key = PreparedKey::of(*shape, (*context)->id);
-    if (impl_->prepared.find(key) != nullptr) {
-        impl_->metrics.count_hit(Layer::kMemory);
-        return {};
-    }
-    impl_->recorder.add(*shape);
-    Result<Impl::Admitted> const admitted = impl_->admit_in(**context, *shape);
+    Result<Impl::Asked> const asked = Impl::asked(params);
+    if (!asked.ok()) return asked.status();
+    if (impl_->has(*asked)) return {};
+    Result<Impl::Admitted> const admitted = impl_->admit_in(asked->context, asked->shape);
     if (!admitted.ok()) return admitted.status();
-    return impl_->begin_prepare(**context, *shape, key, *admitted, /*again=*/true);
+    return impl_->begin_prepare(asked->context, asked->shape, asked->key, *admitted, /*again=*/true);
 }
 
 Status Service::prepare_wait(XQAParams const& params, std::uint32_t timeout_ms) {
-    Result<XQAParams> const shape = checked(params);
-    if (!shape.ok()) return shape.status();
-    Result<driver::ContextInfo const*> const context = driver::current_context();
-    if (!context.ok()) return context.status();
-    PreparedKey const key = PreparedKey::of(*shape, (*context)->id);
-    if (impl_->prepared.find(key) != nullptr) return {};
-    std::optional<Status> const ended = impl_->pending.wait(key, std::chrono::milliseconds(timeout_ms));
-    if (ended) return {ended->code(), fmt::format("{}: {}", to_string(*shape), ended->message()), ended->detail()};
-    if (impl_->prepared.find(key) != nullptr) return {};
-    return {XQAJIT_NOT_PREPARED, fmt::format("{}: nothing prepares it in the background", to_string(*shape))};
+    Result<Impl::Asked> const asked = Impl::asked(params);
+    if (!asked.ok()) return asked.status();
+    if (impl_->prepared.find(asked->key) != nullptr) return {};
+    std::optional<Status> const ended = impl_->pending.wait(asked->key, std::chrono::milliseconds(timeout_ms));
+    if (ended) return {ended->code(), fmt::format("{}: {}", to_string(asked->shape), ended->message()), ended->detail()};
+    if (impl_->prepared.find(asked->key) != nullptr) return {};
+    return {XQAJIT_NOT_PREPARED, fmt::format("{}: nothing prepares it in the background", to_string(asked->shape))};
 }
 
 Status Service::Impl::begin_prepare(driver::ContextInfo const& context, XQAParams const& params, PreparedKey const& key,
