@@ -188,15 +188,21 @@ Status DiskStore::write(Entry const& entry, std::uint64_t& bytes) {
     if (!top->state.writable) return unavailable(top->state.reason);
     std::string const encoded = encode_entry(entry);
     bytes = encoded.size();
+    return write_in_folder(*top, entry.key, [&](int folder) {
+        remove_leftovers(folder);  // first: they may be what fills the disk
+        return write_file_atomic_at(folder, file_name(entry.key), encoded);
+    });
+}
+
+Status DiskStore::write_in_folder(Root const& root, CacheKey const& key, std::function<Status(int)> const& write) {
     Status status;
     for (int attempt = 0; attempt < kFolderAttempts; ++attempt) {
-        Result<UniqueFd> const folder = open_body_folder(*top, entry.key.body, /*create=*/true);
-        if (folder.ok()) remove_leftovers(folder->get());  // first: they may be what fills the disk
-        status = folder.ok() ? write_file_atomic_at(folder->get(), file_name(entry.key), encoded) : folder.status();
-        if (status.ok()) return {};
-        if (!was_removed(*top, entry.key.body, folder)) break;
+        Result<UniqueFd> const folder = open_body_folder(root, key.body, /*create=*/true);
+        status = folder.ok() ? write(folder->get()) : folder.status();
+        if (status.ok()) return status;
+        if (!was_removed(root, key.body, folder)) break;
     }
-    return unavailable(path_of(*top, entry.key) + ": " + status.message());
+    return unavailable(path_of(root, key) + ": " + status.message());
 }
 
 // Whether the folder, or one above it, was removed (and perhaps made again) since it was opened, or while it was made.

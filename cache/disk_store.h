@@ -128,6 +128,8 @@ private:
     std::optional<Entry> read_any_compiler(Digest const& body, DiskStore* keeper) const;
     static std::optional<Entry> read_from(Root const& root, int folder, CacheKey const& key, DiskStore* keeper);
     Status write(Entry const& entry, std::uint64_t& bytes);
+    // write(folder) in the entry's folder, which is made; again where a collection has removed the empty folder just then.
+    static Status write_in_folder(Root const& root, CacheKey const& key, std::function<Status(int)> const& write);
     static bool was_removed(Root const& root, Digest const& body, Result<UniqueFd> const& before);
     void keep_within_cap(std::uint64_t stored);
     void set_aside(Root const& root, int folder, CacheKey const& key, ReadEntry const& bad);

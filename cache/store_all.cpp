@@ -10,11 +10,6 @@
 #include "cache/layout.h"
 
 namespace xqajit::cache {
-namespace {
-
-constexpr int kFolderAttempts = 64;  // each lost only to a collection that removes the empty folder just then
-
-}  // namespace
 
 struct DiskStore::Staged {
     CacheKey key;
@@ -26,20 +21,15 @@ struct DiskStore::Staged {
 Result<DiskStore::Staged> DiskStore::stage(Root const& root, Entry const& entry) {
     XQAJIT_RETURN_IF_ERROR(check_limits(entry));
     std::string const encoded = encode_entry(entry);
-    Status status;
-    for (int attempt = 0; attempt < kFolderAttempts; ++attempt) {
-        Result<UniqueFd> const folder = open_body_folder(root, entry.key.body, /*create=*/true);
-        status = folder.status();
-        if (folder.ok()) {
-            Result<std::string> temporary = write_temporary_at(folder->get(), file_name(entry.key), encoded, Sync::kLater);
-            Staged staged{entry.key, temporary.ok() ? *temporary : "", {}, encoded.size()};
-            if (temporary.ok() && ::fstatat(folder->get(), staged.temporary.c_str(), &staged.file, AT_SYMLINK_NOFOLLOW) == 0)
-                return staged;
-            status = temporary.ok() ? unavailable(errno_text(errno)) : temporary.status();
-        }
-        if (!was_removed(root, entry.key.body, folder)) break;
-    }
-    return unavailable(path_of(root, entry.key) + ": " + status.message());
+    Staged staged{entry.key, "", {}, encoded.size()};
+    XQAJIT_RETURN_IF_ERROR(write_in_folder(root, entry.key, [&](int folder) -> Status {
+        Result<std::string> temporary = write_temporary_at(folder, file_name(entry.key), encoded, Sync::kLater);
+        if (!temporary.ok()) return temporary.status();
+        staged.temporary = std::move(*temporary);
+        bool const is_there = ::fstatat(folder, staged.temporary.c_str(), &staged.file, AT_SYMLINK_NOFOLLOW) == 0;
+        return is_there ? Status() : unavailable(errno_text(errno));
+    }));
+    return staged;
 }
 
 Status DiskStore::publish(Root const& root, Staged const& staged) {
