@@ -19,19 +19,9 @@ std::string member_of(Json const& metadata, char const* name) {
 
 int cache_export(BundleOptions const& options) {
     Service service(options.cache_dir);
-    std::string report;
-    int exit_code = kDone;
-    try {
-        report = service.cache_export(options.file);
-    } catch (Error const& error) {
-        if (error.report().empty()) throw;
-        report = error.report();
-        print_error(error.what());
-        exit_code = kFailed;
-    }
+    auto const [report, exit_code] = report_of([&] { return service.cache_export(options.file); });
     Json const document = Json::parse(report);
-    for (Json const& bad : document["failed"])
-        print_error(plain_text(bad["path"]) + ": " + plain_text(bad["state"]) + ": " + plain_text(bad["error"]));
+    print_failed(document);
     if (options.json) {
         print(report);
         return exit_code;

@@ -115,16 +115,7 @@ std::string fields(Json const& object) {
 }
 
 int verify(Service& service, bool json) {
-    std::string report;
-    int exit_code = kDone;
-    try {
-        report = service.cache_verify();
-    } catch (Error const& error) {
-        if (error.report().empty()) throw;
-        report = error.report();
-        print_error(error.what());
-        exit_code = kFailed;  // also where all that failed is out of reach
-    }
+    auto const [report, exit_code] = report_of([&] { return service.cache_verify(); });  // failed too: what is out of reach
     if (json) {
         print(report);
         return exit_code;
@@ -179,6 +170,21 @@ int stats(Service& service, CacheOptions const& options) {
 }
 
 }  // namespace
+
+Report report_of(std::function<std::string()> const& call) {
+    try {
+        return {call(), kDone};
+    } catch (Error const& error) {
+        if (error.report().empty()) throw;
+        print_error(error.what());
+        return {error.report(), kFailed};
+    }
+}
+
+void print_failed(nlohmann::ordered_json const& document) {
+    for (auto const& bad : document["failed"])
+        print_error(plain_text(bad["path"]) + ": " + plain_text(bad["state"]) + ": " + plain_text(bad["error"]));
+}
 
 int name_unlisted(Json const& document) {
     for (Json const& folder : document["unlisted"])

@@ -37,19 +37,9 @@ int cache_gc(GcOptions const& options) {
     call.dry_run = options.dry_run ? 1 : 0;
     call.max_bytes = options.max_bytes;
     call.max_age_seconds = options.max_age_seconds;
-    std::string report;
-    int exit_code = kDone;
-    try {
-        report = service.cache_gc(call);
-    } catch (Error const& error) {
-        if (error.report().empty()) throw;
-        report = error.report();
-        print_error(error.what());
-        exit_code = kFailed;
-    }
+    auto const [report, exit_code] = report_of([&] { return service.cache_gc(call); });
     Json const document = Json::parse(report);
-    for (Json const& bad : document["failed"])
-        print_error(plain_text(bad["path"]) + ": " + plain_text(bad["state"]) + ": " + plain_text(bad["error"]));
+    print_failed(document);
     print(options.json ? report : report_text(document));
     return exit_code;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -127,6 +128,13 @@ void print(std::string const& text);                   // to stdout, with a fina
 // Flushes stdout; false, with a message on stderr, where something that was printed could not be written.
 bool output_arrived();
 void print_error(std::string const& text);  // to stderr: "xqajit: ..."
+// What the library reports, which it does too where some of what it was to do failed: then the reason is on stderr, and the exit code is kFailed.
+struct Report {
+    std::string text;
+    int exit_code = kDone;
+};
+Report report_of(std::function<std::string()> const& call);
+void print_failed(nlohmann::ordered_json const& document);  // what a report names as failed, to stderr
 // The folders that a document of the cache could not list: printed to stderr, kFailed if there are any.
 int name_unlisted(nlohmann::ordered_json const& document);
 // The layers of a document, one line each.
