@@ -130,7 +130,7 @@ std::size_t files_like(World const& world, std::string const& part) {
 }
 
 // Prepares two shapes and launches them, whatever fails.
-void prepare_and_launch(World const& world, Fault const& fault, xqajit_stats& stats) {
+xqajit_stats prepare_and_launch(World const& world, Fault const& fault) {
     auto const service = world.service();
     Injected const injected(fault);
     for (std::uint32_t const head_dim : {64u, 128u}) {
@@ -141,7 +141,7 @@ void prepare_and_launch(World const& world, Fault const& fault, xqajit_stats& st
         launch.add_workspace(*service);
         require_ok(service->run(params, launch.args, nullptr));
     }
-    stats = service->stats();
+    return service->stats();
 }
 
 }  // namespace
@@ -172,8 +172,7 @@ TEST_CASE("a write that fails at any step costs the entry and one warning, and l
         INFO(fault.call << " " << fault.path << ": " << fault.error);
         World world;
         world.enter(0);
-        xqajit_stats stats = XQAJIT_STATS_INIT;
-        prepare_and_launch(world, fault, stats);
+        xqajit_stats stats = prepare_and_launch(world, fault);
         CHECK(met >= 2);
         CHECK(stats.compiles == 2);
         CHECK(stats.launches == 2);
@@ -193,13 +192,12 @@ TEST_CASE("what cannot be cleaned up is left, never read, and no more is said of
         INFO(fault.error);
         World world;
         world.enter(0);
-        xqajit_stats stats = XQAJIT_STATS_INIT;
-        prepare_and_launch(world, fault, stats);
+        xqajit_stats stats = prepare_and_launch(world, fault);
         CHECK(met == 2);
         CHECK(warnings(world) == 0);
         CHECK(world.cache_files().size() == 2);
         CHECK(files_like(world, kLock) == 2);
-        prepare_and_launch(world, {"flock", kLock, ENOLCK}, stats);  // which is not asked any more
+        stats = prepare_and_launch(world, {"flock", kLock, ENOLCK});  // which is not asked any more
         CHECK(stats.disk_hits == 2);
         CHECK(warnings(world) == 0);
     }
@@ -232,8 +230,7 @@ TEST_CASE("where locks fail each process compiles and keeps its kernel, with one
         INFO(fault.error);
         World world;
         world.enter(0);
-        xqajit_stats stats = XQAJIT_STATS_INIT;
-        prepare_and_launch(world, fault, stats);
+        xqajit_stats stats = prepare_and_launch(world, fault);
         CHECK(met == 2);
         CHECK(stats.compiles == 2);
         CHECK(warnings(world) == 1);
@@ -249,8 +246,7 @@ TEST_CASE("where locks fail each process compiles and keeps its kernel, with one
         INFO(fault.call << " " << fault.error);
         World world;
         world.enter(0);
-        xqajit_stats stats = XQAJIT_STATS_INIT;
-        prepare_and_launch(world, fault, stats);
+        xqajit_stats stats = prepare_and_launch(world, fault);
         CHECK(met == 2);
         CHECK(stats.compiles == 2);
         CHECK(warnings(world) <= 1);
@@ -268,17 +264,16 @@ TEST_CASE("an entry that cannot be read is compiled, with one warning, and stays
         INFO(fault.call << " " << fault.error << " after " << fault.spared);
         World world;
         world.enter(0);
-        xqajit_stats stats = XQAJIT_STATS_INIT;
-        prepare_and_launch(world, {"nothing", "", 0}, stats);
+        xqajit_stats stats = prepare_and_launch(world, {"nothing", "", 0});
         REQUIRE(stats.compiles == 2);
-        prepare_and_launch(world, fault, stats);
+        stats = prepare_and_launch(world, fault);
         CHECK(stats.compiles == 2);
         CHECK(stats.disk_hits == 0);
         CHECK(stats.quarantined == 0);  // nothing says that it is bad
         CHECK(warnings(world) == 1);
         CHECK(world.cache_files().size() == 2);
         CHECK(files_like(world, kTemporary) == 0);
-        prepare_and_launch(world, {"nothing", "", 0}, stats);
+        stats = prepare_and_launch(world, {"nothing", "", 0});
         CHECK(stats.disk_hits == 2);
     }
 }
@@ -293,7 +288,7 @@ TEST_CASE("a directory of which every call fails costs two warnings at most: of 
             xqajit_stats stats = XQAJIT_STATS_INIT;
             std::string const everywhere = world.cache_dir();
             Fault const fault{call, everywhere.c_str(), error};
-            prepare_and_launch(world, fault, stats);
+            stats = prepare_and_launch(world, fault);
             CHECK(stats.launches == 2);
             CHECK(warnings(world) <= 2);
             auto const after = world.service();
